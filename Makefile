@@ -1,0 +1,63 @@
+# make help lists the targets. Everything lives in .venv; nothing is installed by hand.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+NATIVE := $(wildcard src/roughformer/signature/native/*.cpp src/roughformer/signature/native/*.h) \
+	src/roughformer/signature/native/build.py src/roughformer/signature/native/codegen.py \
+	src/roughformer/words.py
+
+.DEFAULT_GOAL := help
+.PHONY: help run test lint types contract unit bench docs clean
+
+help:  ## what can be made
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 20
+
+# The environment is rebuilt only when what it is made of has changed.
+$(VENV)/.installed: pyproject.toml hatch_build.py
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "roughformer needs Python 3.11 or newer: make PYTHON=/path/to/python"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet -e '.[dev]'
+	@touch $@ $(VENV)/.native
+
+$(VENV)/.native: $(VENV)/.installed $(NATIVE)
+	$(BIN)/python -m roughformer.signature.native.build || echo "no native kernel: the twin serves"
+	@touch $@
+
+run: $(VENV)/.native  ## the main job: multi-view signatures of irregular series, shown as a picture
+	$(BIN)/roughformer demo
+
+test: lint types contract unit  ## lint + types + import contract + all tests
+
+lint: $(VENV)/.native  ## ruff
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.native  ## mypy
+	$(BIN)/mypy
+
+contract: $(VENV)/.native  ## imports go one way
+	$(BIN)/lint-imports
+
+unit: $(VENV)/.native  ## the test suite
+	$(BIN)/pytest
+
+$(VENV)/.bench: $(VENV)/.native
+	$(BIN)/python -m pip install --quiet -e '.[bench]'
+	@touch $@
+
+bench: $(VENV)/.bench  ## speed of the signature engine beside its peers
+	$(BIN)/python benchmarks/signature.py
+
+$(VENV)/.docs: $(VENV)/.native
+	$(BIN)/python -m pip install --quiet -e '.[docs]'
+	@touch $@
+
+docs: $(VENV)/.docs  ## HTML documentation in docs/_build/html
+	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
+
+clean:  ## remove what was made
+	rm -rf $(VENV) build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis runs
+	rm -f src/roughformer/signature/native/libroughformer.*
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

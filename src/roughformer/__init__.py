@@ -1,0 +1,62 @@
+"""roughformer: learning from long, irregular, multichannel time series.
+
+Everything public is named here and loaded on first use, so that importing the package is cheap.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from roughformer.errors import CapacityError as CapacityError
+    from roughformer.errors import CheckpointError as CheckpointError
+    from roughformer.errors import EngineWarning as EngineWarning
+    from roughformer.errors import InputError as InputError
+    from roughformer.errors import MissingDataError as MissingDataError
+    from roughformer.lifts import Basepoint as Basepoint
+    from roughformer.lifts import Clock as Clock
+    from roughformer.lifts import Counts as Counts
+    from roughformer.lifts import Lag as Lag
+    from roughformer.lifts import Time as Time
+    from roughformer.series import SeriesBatch as SeriesBatch
+    from roughformer.series import UnobservedWarning as UnobservedWarning
+    from roughformer.signature.api import logsignature as logsignature
+    from roughformer.signature.api import multiview_signature as multiview_signature
+    from roughformer.signature.api import signature as signature
+    from roughformer.signature.features import feature_count as feature_count
+    from roughformer.signature.features import feature_names as feature_names
+    from roughformer.signature.features import memory_estimate as memory_estimate
+    from roughformer.signature.library import describe as engine_info
+    from roughformer.signature.running import RunningSignatures as RunningSignatures
+    from roughformer.windows import Windows as Windows
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "errors": "CapacityError CheckpointError EngineWarning InputError MissingDataError",
+    "lifts": "Basepoint Clock Counts Lag Time",
+    "series": "SeriesBatch UnobservedWarning",
+    "signature.api": "logsignature multiview_signature signature",
+    "signature.features": "feature_count feature_names memory_estimate",
+    "signature.library": "engine_info",
+    "signature.running": "RunningSignatures",
+    "windows": "Windows",
+}
+_RENAMED = {"engine_info": "describe"}
+_MODULE_OF = {name: home for home, names in _HOME.items() for name in names.split()}
+
+__all__ = [*sorted(_MODULE_OF), "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name from its module on first use."""
+    home = _MODULE_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module 'roughformer' has no attribute {name!r}")
+    value = getattr(import_module(f"roughformer.{home}"), _RENAMED.get(name, name))
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """The public names."""
+    return __all__

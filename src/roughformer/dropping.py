@@ -1,0 +1,79 @@
+"""Which points a random thinning keeps: one rule for the batch, the native kernel and its twin.
+
+A series of L points loses exactly ``floor(fraction * L + 1/2)`` of them (at most L - 2): its first
+and last point always stay, the others are chosen without replacement by selection sampling
+(Knuth, TAOCP 2, algorithm S). The random numbers are a hash of (seed, series number, point
+number), so a series' mask depends on nothing but these: not on threads, batches or order.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from roughformer.errors import InputError
+
+__all__ = ["check_fraction", "keep_mask"]
+
+_U32 = np.uint32
+_GOLDEN = _U32(0x9E3779B9)
+
+
+def check_fraction(fraction: float) -> float:
+    """Return ``fraction`` as a float in [0, 1), or raise ``InputError``."""
+    if not 0.0 <= fraction < 1.0:
+        raise InputError(
+            f"the fraction of points to drop must be in [0, 1), got {fraction!r}; "
+            "0.5 drops half of the points of each series"
+        )
+    return float(fraction)
+
+
+def _mix(x: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+    """The "lowbias32" avalanche: a bijection of 32-bit words whose output bits look independent."""
+    x = x ^ (x >> _U32(16))
+    x = x * _U32(0x7FEB352D)
+    x = x ^ (x >> _U32(15))
+    x = x * _U32(0x846CA68B)
+    return x ^ (x >> _U32(16))
+
+
+def series_keys(seed: int, series: npt.NDArray[np.integer[npt.NBitBase]]) -> npt.NDArray[np.uint32]:
+    """One 32-bit key for each series number: the start of its stream of random words."""
+    low, high = _U32(seed & 0xFFFFFFFF), _U32((seed >> 32) & 0xFFFFFFFF)
+    with np.errstate(over="ignore"):
+        key = _mix(np.asarray(series).astype(np.uint32) * _GOLDEN + low)
+        return np.asarray(_mix(key ^ high))
+
+
+def keep_mask(
+    lengths: npt.ArrayLike, fraction: float, seed: int, series: npt.ArrayLike | None = None
+) -> npt.NDArray[np.bool_]:
+    """Points that stay when ``fraction`` of each series is dropped.
+
+    ``lengths (B,)`` -> ``(sum(lengths),)`` bool, series after series. ``series (B,)`` are the
+    numbers that the random words are drawn for (default 0 ... B-1): give the original numbers to
+    thin a part of a larger batch exactly as the whole would be.
+    """
+    length = np.asarray(lengths, dtype=np.int64)
+    check_fraction(fraction)
+    numbers = np.arange(len(length)) if series is None else np.asarray(series)
+    keys = series_keys(seed, numbers)
+    start = np.concatenate([[0], np.cumsum(length)])
+    keep = np.ones(int(start[-1]), dtype=bool)
+    drop = np.minimum(np.floor(fraction * length + 0.5), np.maximum(length - 2, 0)).astype(np.int64)
+    interior = np.maximum(length - 2, 0)
+    need = interior - drop  # interior points still to be kept
+    left = interior.copy()  # interior points still to be seen
+    # One pass over the positions, all series at once: position i of every series that has it.
+    order = np.argsort(-interior, kind="stable")
+    alive = len(order)
+    with np.errstate(over="ignore"):
+        for i in range(1, int(interior.max(initial=0)) + 1):
+            while alive and interior[order[alive - 1]] < i:
+                alive -= 1
+            now = order[:alive]
+            word = _mix(keys[now] + _U32(i & 0xFFFFFFFF) * _GOLDEN).astype(np.uint64)
+            chosen = (word * left[now].astype(np.uint64)) >> np.uint64(32) < need[now]
+            keep[start[now] + i] = chosen
+            need[now] -= chosen
+            left[now] -= 1
+    return keep

@@ -1,0 +1,26 @@
+"""Files and data sets -> ``SeriesBatch``."""
+
+from roughformer.io.bidmc import heart_rate_split, load_heart_rate
+from roughformer.io.edf import read_edf
+from roughformer.io.physionet2012 import load_physionet2012, physionet2012_subset
+from roughformer.io.roots import data_root
+from roughformer.io.sine import make_sine
+from roughformer.io.tables import read_table, write_table
+from roughformer.io.ts import read_ts
+from roughformer.io.ts_writer import write_ts
+from roughformer.io.wfdb import read_wfdb
+
+__all__ = [
+    "data_root",
+    "heart_rate_split",
+    "load_heart_rate",
+    "load_physionet2012",
+    "make_sine",
+    "physionet2012_subset",
+    "read_edf",
+    "read_table",
+    "read_ts",
+    "read_wfdb",
+    "write_table",
+    "write_ts",
+]

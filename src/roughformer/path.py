@@ -1,0 +1,78 @@
+"""The continuous path of a batch: piecewise linear through ragged points, no gaps left.
+
+What the lifts produce and the signature engine reads. Values may be a torch tensor when
+gradients with respect to them are wanted.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Path", "locate"]
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+def locate(times: Floats, starts: Ints, lengths: Ints, query: Floats) -> Ints:
+    """Last point at or before each query time: a binary search in many series at once.
+
+    Series i of ``starts, lengths (M,)`` is ``times[starts[i] : starts[i] + lengths[i]]``; returns
+    ``(M,)`` positions within the series, 0 where the query lies before the first point.
+    """
+    low, high = np.zeros(len(query), np.int64), lengths.copy()
+    # Invariant: point `low` is at or before the query (or low = 0), point `high` is after it.
+    for _ in range(int(lengths.max(initial=1)).bit_length()):
+        middle = (low + high) // 2
+        before = (times[starts + np.minimum(middle, lengths - 1)] <= query) & (middle < lengths)
+        move = high - low > 1
+        low = np.where(move & before, middle, low)
+        high = np.where(move & ~before, middle, high)
+    return low
+
+
+@dataclass(frozen=True)
+class Path:
+    """Series b is rows ``starts[b] : starts[b] + lengths[b]`` of ``values (N, C)``, at the times
+    from ``time_starts[b]`` on. With ``time_scale (B,)`` the path has a channel 0 more:
+    (t - t_0) · time_scale.
+    """
+
+    values: Any
+    times: Floats
+    starts: Ints
+    lengths: Ints
+    time_starts: Ints
+    names: tuple[str, ...]
+    time_scale: Floats | None = None
+    shared_times: bool = False
+
+    @property
+    def dim(self) -> int:
+        """Dimension of the path, the time channel included."""
+        return int(self.values.shape[1]) + (self.time_scale is not None)
+
+    @property
+    def n_series(self) -> int:
+        """Number of series."""
+        return len(self.starts)
+
+    def compact(self, keep: npt.NDArray[np.bool_]) -> "Path":
+        """The path through the kept points only."""
+        series = np.repeat(np.arange(self.n_series), self.lengths)
+        rows = np.flatnonzero(keep)
+        lengths = np.bincount(series[rows], minlength=self.n_series).astype(np.int64)
+        starts = np.concatenate([[0], np.cumsum(lengths)])[:-1].astype(np.int64)
+        times = self.times[self.time_starts[series[rows]] + rows - self.starts[series[rows]]]
+        values = self.values[rows] if len(rows) < len(keep) else self.values
+        return replace(
+            self,
+            values=values,
+            times=times,
+            starts=starts,
+            lengths=lengths,
+            time_starts=starts,
+            shared_times=False,
+        )

@@ -1,0 +1,133 @@
+"""One column of a pyarrow table -> a numpy array, with errors that name the column and the row."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.types as pt
+
+from roughformer.errors import InputError
+from roughformer.series._convert import Index
+from roughformer.series._times import FloatTimes, to_seconds
+
+__all__ = ["check_columns", "encode", "numbers", "plain", "stamps"]
+
+
+def check_columns(data: pa.Table, names: Sequence[str]) -> None:
+    """Every name is a column, once, with one role."""
+    counts = Counter(data.column_names)
+    for name in names:
+        if counts[name] != 1:
+            have = ", ".join(map(repr, data.column_names[:12]))
+            raise InputError(
+                f"the table must have one column {name!r}, got {counts[name]} of that name; "
+                f"its columns are {have}{', ...' if data.num_columns > 12 else ''}"
+            )
+    for name, roles in Counter(names).items():
+        if roles > 1:
+            raise InputError(f"column {name!r} was given {roles} roles; name each column once")
+
+
+def encode(data: pa.Table, name: str) -> tuple[npt.NDArray[Any], Index]:
+    """-> the K different entries in order of first appearance, and codes ``(n,)`` in 0 ... K-1."""
+    column = _decoded(data, name)
+    _refuse_null(column, name, "name the series or channel of each row")
+    if column.num_chunks == 0 or len(column) == 0:
+        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+    coded = column.dictionary_encode().unify_dictionaries()
+    codes = np.concatenate([chunk.indices.to_numpy() for chunk in coded.chunks])
+    entries = pa.chunked_array([coded.chunk(0).dictionary])
+    return _plain(entries, name), codes.astype(np.int64)
+
+
+def stamps(data: pa.Table, name: str) -> tuple[FloatTimes, np.datetime64 | None]:
+    """A column of numbers, dates or durations -> seconds and origin; aware dates are in UTC."""
+    column = _decoded(data, name)
+    _refuse_null(column, name, "drop the row or give it a time")
+    kind = column.type
+    if pt.is_decimal(kind):
+        column = column.cast(pa.float64())
+    elif pt.is_timestamp(kind) or pt.is_date(kind) or pt.is_duration(kind):
+        unit = "timedelta64[ns]" if pt.is_duration(kind) else "datetime64[ns]"
+        target = pa.duration("ns") if pt.is_duration(kind) else pa.timestamp("ns")
+        if pt.is_timestamp(kind) and kind.tz is not None:
+            target = pa.timestamp("ns", tz=kind.tz)
+        try:
+            whole = column.cast(target).cast(pa.int64()).to_numpy()
+        except pa.ArrowInvalid as error:
+            raise InputError(
+                f"column {name!r} must fit 64-bit nanoseconds (years 1678 to 2262), got {error}"
+            ) from None
+        return to_seconds(whole.view(unit), what=f"times in column {name!r}")
+    elif not (pt.is_integer(kind) or pt.is_floating(kind)):
+        raise InputError(
+            f"times in column {name!r} must be numbers, dates or durations, got {kind}; parse them "
+            "first, e.g. with pandas.to_datetime"
+        )
+    seconds, origin = to_seconds(column.to_numpy(), what=f"times in column {name!r}")
+    finite = np.isfinite(seconds)
+    if not finite.all():
+        row = int(np.argmin(finite))
+        raise InputError(
+            f"times in column {name!r} must be finite, got {seconds[row]} in row {row}; "
+            "drop the row or give it a time"
+        )
+    return seconds, origin
+
+
+def numbers(data: pa.Table, name: str) -> npt.NDArray[Any]:
+    """A column of numbers -> float32 (from float32, float16) or float64; null becomes NaN."""
+    column = _decoded(data, name)
+    kind = column.type
+    if pt.is_null(kind):
+        return np.full(len(column), np.nan)
+    if pt.is_boolean(kind):
+        column = column.cast(pa.uint8())
+    elif not (pt.is_integer(kind) or pt.is_floating(kind) or pt.is_decimal(kind)):
+        raise InputError(
+            f"column {name!r} must hold numbers, got {kind}; convert it, leave it out by naming "
+            "the channels, or give it another role"
+        )
+    single = pt.is_float32(kind) or pt.is_float16(kind)
+    column = column.cast(pa.float32() if single else pa.float64(), safe=False)
+    array: npt.NDArray[Any] = column.to_numpy()
+    return array
+
+
+def plain(data: pa.Table, name: str) -> npt.NDArray[Any]:
+    """A column of numbers, bools, texts or dates -> an array of that dtype."""
+    return _plain(_decoded(data, name), name)
+
+
+def _plain(column: pa.ChunkedArray, name: str) -> npt.NDArray[Any]:
+    kind = column.type
+    if pt.is_integer(kind) or pt.is_floating(kind):
+        return np.asarray(column.to_numpy())  # integers with nulls come as float64 with NaN
+    _refuse_null(column, name, "fill it in or drop the row")
+    if pt.is_boolean(kind):
+        return np.asarray(column.to_numpy(), dtype=bool)
+    if pt.is_string(kind) or pt.is_large_string(kind) or pt.is_string_view(kind):
+        return np.array(column.to_pylist(), dtype=str)
+    if pt.is_timestamp(kind) or pt.is_date(kind):
+        return np.asarray(column.to_numpy(), dtype="datetime64[ns]")
+    raise InputError(
+        f"column {name!r} must hold numbers, texts or dates to serve as id, channel or label, "
+        f"got {kind}; convert it"
+    )
+
+
+def _decoded(data: pa.Table, name: str) -> pa.ChunkedArray:
+    column = data.column(name)
+    # The order of a category's values is not the order of appearance.
+    return column.cast(column.type.value_type) if pt.is_dictionary(column.type) else column
+
+
+def _refuse_null(column: pa.ChunkedArray, name: str, remedy: str) -> None:
+    if column.null_count:
+        row = int(np.argmax(column.is_null().to_numpy()))
+        raise InputError(
+            f"column {name!r} must have an entry in each row, got null in row {row}; {remedy}"
+        )

@@ -1,0 +1,271 @@
+"""Array layouts of the outside world -> the flat ragged layout, once, at the door.
+
+Everything here returns ``Parts``: ``values (N, C)``, ``offsets (B+1,)`` and either the times of all
+points ``(N,)`` or, where every series has the same times, one shared ``grid (L,)``.
+"""
+
+import sys
+from collections.abc import Sequence
+from typing import Any, NamedTuple, TypedDict
+
+import numpy as np
+import numpy.typing as npt
+
+from roughformer.errors import InputError
+from roughformer.series._times import FloatTimes, merge_stamps, to_seconds
+
+__all__ = [
+    "Extras",
+    "Parts",
+    "as_array",
+    "as_values",
+    "frozen",
+    "is_tensor",
+    "parts_of_arrays",
+    "parts_of_block",
+]
+
+Values = npt.NDArray[np.floating[Any]]  # float32 or float64
+Index = npt.NDArray[np.int64]
+
+
+class Extras(TypedDict, total=False):
+    """What each constructor takes beside times and values; all optional."""
+
+    channels: Sequence[str] | None  # C names; default "x0", "x1", ...
+    ids: Any  # (B,) numbers or texts
+    static: Any  # (B, S) numbers that do not change with time, NaN = unknown
+    static_names: Sequence[str] | None  # S names; default "s0", "s1", ...
+    labels: Any  # (B, ...) numbers or texts
+    time_origin: Any  # the date that time 0 stands for
+
+
+class Parts(NamedTuple):
+    """A ragged batch before validation; exactly one of ``times`` and ``grid`` is an array."""
+
+    values: Values
+    offsets: Index
+    times: FloatTimes | None
+    grid: FloatTimes | None
+    origin: np.datetime64 | None
+
+
+def frozen(array: npt.NDArray[Any]) -> Any:
+    """A read-only view: the flag is set on the view, never on the caller's array."""
+    view = array.view()
+    view.setflags(write=False)
+    return view
+
+
+def is_tensor(x: object) -> bool:
+    """Whether ``x`` is a torch tensor; does not import torch."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(x, torch.Tensor)
+
+
+def as_array(x: Any, what: str) -> npt.NDArray[Any]:
+    """Array-like or torch tensor -> ndarray, without a copy where the memory can be shared."""
+    if is_tensor(x):
+        if str(x.layout) != "torch.strided":
+            raise InputError(f"{what} must be a dense tensor, got {x.layout}; use x.to_dense()")
+        x = x.detach().cpu()
+        # bfloat16 has no numpy counterpart; float32 holds each of its values.
+        x = (x.float() if str(x.dtype) == "torch.bfloat16" else x).resolve_conj().numpy()
+    if isinstance(x, np.ma.MaskedArray) and np.any(x.mask):
+        if x.dtype.kind not in "biuf":
+            raise InputError(
+                f"{what} of dtype {x.dtype} must not be masked; leave those points out"
+            )
+        kind = np.result_type(x.dtype, np.float32)
+        x = np.where(x.mask, kind.type(np.nan), x.data.astype(kind))  # masked = not observed
+    try:
+        return np.asarray(x)
+    except ValueError as error:
+        raise InputError(
+            f"{what} must have rows of equal length, got {type(x).__name__} ({error}); make "
+            "rows of different length separate series (SeriesBatch.from_arrays) or fill them up"
+        ) from None
+
+
+def as_values(x: Any, what: str = "values") -> Any:
+    """Array-like -> float32 (from float32, float16, bfloat16) or float64 (from all the rest)."""
+    array = as_array(x, what)
+    kind, size = array.dtype.kind, array.dtype.itemsize
+    if kind not in "fiub":
+        hint = (
+            "make all entries numbers, with np.nan for 'not observed'"
+            if kind == "O"
+            else "give the real and imaginary parts as two channels"
+            if kind == "c"
+            else "convert to float first"
+        )
+        raise InputError(f"{what} must be real numbers, got dtype {array.dtype}; {hint}")
+    single = kind == "f" and size <= 4
+    return np.asarray(array, dtype=np.float32 if single else np.float64)
+
+
+def parts_of_block(
+    x: Any,
+    times: Any = None,
+    lengths: Any = None,
+    origin: np.datetime64 | None = None,
+    *,
+    layout: str = "(B, L, C)",
+) -> Parts:
+    """A regular block ``(B, L, C)``, or ``(B, C, L)`` by ``layout``, of which series b is its first
+    ``lengths[b]`` points; ``times`` is None (0, 1, 2, ...), shared ``(L,)`` or ``(B, L)``.
+    """
+    block = as_values(x)
+    if block.ndim != 3:
+        raise InputError(
+            f"values must have 3 dimensions {layout}, got shape {block.shape}; "
+            "for one series add a leading axis with x[None], for one channel an axis of size 1"
+        )
+    if layout == "(B, C, L)":
+        block = block.transpose(0, 2, 1)  # (B, L, C)
+    n_series, length, n_channels = block.shape
+    stamps, origin = _block_times(times, n_series, length, origin)
+    sizes = _block_lengths(lengths, n_series, length)
+    if n_series and sizes.min() == sizes.max() and sizes[0] < length:  # one common cut
+        length = int(sizes[0])
+        block, stamps = block[:, :length], stamps[..., :length]
+    if n_series == 0 or sizes.min() == length:
+        values = np.ascontiguousarray(block).reshape(n_series * length, n_channels)
+        offsets = np.arange(n_series + 1, dtype=np.int64) * length
+        if stamps.ndim == 1:
+            return Parts(values, offsets, None, stamps, origin)
+        return Parts(values, offsets, np.ascontiguousarray(stamps).reshape(-1), None, origin)
+    inside = np.arange(length) < sizes[:, None]  # (B, L)
+    stamps = np.broadcast_to(stamps, (n_series, length))
+    return Parts(block[inside], _cumulate(sizes), stamps[inside], None, origin)
+
+
+def parts_of_arrays(
+    arrays: Sequence[Any],
+    times: Any = None,
+    origin: np.datetime64 | None = None,
+    *,
+    layout: str = "time_first",
+    n_channels: int | None = None,
+) -> Parts:
+    """A list of ``(L_i, C)``, or ``(C, L_i)`` by ``layout``; ``times`` is None, shared ``(L,)``
+    or a list of ``(L_i,)``. ``n_channels`` is C of an empty list.
+    """
+    if layout not in ("time_first", "channels_first"):
+        raise InputError(f"layout must be 'time_first' or 'channels_first', got {layout!r}")
+    arrays = _as_sequence(arrays, "values")
+    series = [as_values(a, f"values of series {i}") for i, a in enumerate(arrays)]
+    shape = "(L, C)" if layout == "time_first" else "(C, L)"
+    for i, a in enumerate(series):
+        if a.ndim != 2:
+            raise InputError(
+                f"each series must be a 2-D array {shape}, got shape {a.shape} for series {i}; "
+                "one channel is an axis of size 1, e.g. x[:, None]"
+            )
+    if layout == "channels_first":
+        series = [a.T for a in series]
+    width = series[0].shape[1] if series else (n_channels or 0)
+    for i, a in enumerate(series):
+        if a.shape[1] != width:
+            raise InputError(
+                f"all series must have the same channels: series 0 has {width}, series {i} has "
+                f"{a.shape[1]} (shape {arrays[i].shape if hasattr(arrays[i], 'shape') else '?'} "
+                f"read as {shape}); fill absent channels with np.nan, or set layout="
+            )
+    sizes = np.array([len(a) for a in series], dtype=np.int64)
+    values = np.concatenate(series) if series else np.empty((0, width))
+    offsets = _cumulate(sizes)
+    stamps, shared, origin = _list_times(times, sizes, origin)
+    values = np.ascontiguousarray(values)
+    if shared:
+        return Parts(values, offsets, None, stamps, origin)
+    return Parts(values, offsets, stamps, None, origin)
+
+
+def _block_times(
+    times: Any, n_series: int, length: int, origin: np.datetime64 | None
+) -> tuple[FloatTimes, np.datetime64 | None]:
+    if times is None:
+        return np.arange(length, dtype=np.float64), origin
+    raw = as_array(times, "times")
+    if raw.shape not in ((length,), (n_series, length)):
+        raise InputError(
+            f"times must have shape ({length},), shared by all series, or ({n_series}, {length}), "
+            f"got {raw.shape}; give one time for each of the {length} points of a series"
+        )
+    return to_seconds(raw, origin)
+
+
+def _block_lengths(lengths: Any, n_series: int, length: int) -> Index:
+    if lengths is None:
+        return np.full(n_series, length, dtype=np.int64)
+    sizes = as_array(lengths, "lengths")
+    if sizes.shape != (n_series,) or (n_series and sizes.dtype.kind not in "iu"):
+        raise InputError(
+            f"lengths must be {n_series} integers, one for each series, got dtype {sizes.dtype} "
+            f"of shape {sizes.shape}"
+        )
+    wrong = np.flatnonzero((sizes < 0) | (sizes > length))
+    if len(wrong):
+        raise InputError(
+            f"lengths must be between 1 and {length}, the padded length, got "
+            f"{sizes[wrong[0]]} for series {wrong[0]}; check that time is the second axis"
+        )
+    return sizes.astype(np.int64)
+
+
+def _list_times(
+    times: Any, sizes: Index, origin: np.datetime64 | None
+) -> tuple[FloatTimes, bool, np.datetime64 | None]:
+    """-> stamps ``(L,)`` or ``(N,)``, whether they are shared, the origin."""
+    n_series = len(sizes)
+    equal = n_series > 0 and bool((sizes == sizes[0]).all())
+    if times is None:
+        if equal:
+            return np.arange(int(sizes[0]), dtype=np.float64), True, origin
+        ends = np.cumsum(sizes)
+        steps = np.arange(int(sizes.sum()), dtype=np.float64)
+        return steps - np.repeat(ends - sizes, sizes), False, origin
+    times = _as_sequence(times, "times")
+    if _is_flat(times):
+        stamps, origin = to_seconds(as_array(times, "times"), origin)
+        wrong = np.flatnonzero(sizes != len(stamps))
+        if len(wrong):
+            raise InputError(
+                f"shared times of length {len(stamps)} need series of that length, got "
+                f"{sizes[wrong[0]]} points in series {wrong[0]}; give a list of times, one array "
+                "for each series"
+            )
+        return stamps, True, origin
+    stamps_of = [as_array(t, f"times of series {i}") for i, t in enumerate(times)]
+    if len(stamps_of) != n_series:
+        raise InputError(
+            f"times must be one array for each of the {n_series} series, got {len(stamps_of)}"
+        )
+    for i, (t, size) in enumerate(zip(stamps_of, sizes, strict=True)):
+        if t.shape != (size,):
+            raise InputError(
+                f"times of series {i} must have shape ({size},), one time for each of its points, "
+                f"got {t.shape}"
+            )
+    stamps, origin = to_seconds(merge_stamps(stamps_of), origin)
+    return stamps, False, origin
+
+
+def _as_sequence(x: Any, what: str) -> Any:
+    """``x`` itself if it has a length, a list if it can only be run through once."""
+    if getattr(x, "ndim", 1) == 0 or not hasattr(x, "__iter__"):
+        raise InputError(f"{what} must be a list of arrays or an array, got {type(x).__name__}")
+    return x if hasattr(x, "__len__") else list(x)
+
+
+def _is_flat(times: Any) -> bool:
+    """Whether ``times`` is one 1-D sequence of stamps rather than a sequence of sequences."""
+    first = next(iter(times), None)  # not times[0]: a pandas Series looks that up by label
+    return first is not None and np.ndim(first) == 0
+
+
+def _cumulate(sizes: Index) -> Index:
+    offsets = np.zeros(len(sizes) + 1, dtype=np.int64)
+    np.cumsum(sizes, out=offsets[1:])
+    return offsets

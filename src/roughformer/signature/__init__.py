@@ -1,0 +1,1 @@
+"""The signature engine: native kernel, pure-torch twin, one dispatch (``engine``)."""

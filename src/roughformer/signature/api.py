@@ -1,0 +1,191 @@
+"""Public functions of the engine: multi-view signatures of whole batches."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from roughformer.errors import InputError
+from roughformer.lifts import Lifts, View
+from roughformer.series import SeriesBatch
+from roughformer.series._validate import check_mask
+from roughformer.signature.engine import Dropping, Engine, compute_tokens
+from roughformer.signature.features import Basis, Layout, Transform, layout_of
+from roughformer.windows import Windows
+
+__all__ = ["logsignature", "multiview_signature", "signature"]
+
+_FLOATS = {"float32": np.float32, "float64": np.float64}
+
+
+def _dtype(wish: Any, default: Any) -> Any:
+    if wish is None:
+        return np.dtype(default).type
+    name = str(wish).removeprefix("torch.") if not isinstance(wish, type) else np.dtype(wish).name
+    if name not in _FLOATS:
+        raise InputError(f"dtype must be float32 or float64, got {wish!r}")
+    return _FLOATS[name]
+
+
+def _as_tensor_values(x: Any, batch: SeriesBatch, lengths: Any) -> Any:
+    """The batch's values ``(N, C)`` as a tensor that gradients flow through to ``x (B, L, C)``."""
+    import torch
+
+    if batch.missing:
+        raise InputError(
+            "gradients through missing values are not defined here: replace the NaN of the tensor "
+            "first, or pass x.detach()"
+        )
+    flat = x.reshape(-1, x.shape[-1])
+    if lengths is None:
+        return flat
+    inside = torch.arange(x.shape[1]) < torch.as_tensor(lengths).reshape(-1, 1)
+    return flat[inside.reshape(-1).to(x.device)]
+
+
+def multiview_signature(
+    x: Any,
+    windows: Any = 75,
+    depth: int = 2,
+    views: tuple[View, ...] | View = ("global", "local"),
+    *,
+    lifts: Lifts = (),
+    transform: Transform = "signature",
+    basis: Basis = "brackets",
+    times: Any = None,
+    lengths: Any = None,
+    keep: Any = None,
+    drop: float = 0.0,
+    seed: int = 0,
+    dtype: Any = None,
+    precise: bool = False,
+    out: npt.NDArray[Any] | None = None,
+    threads: int | None = None,
+    engine: Engine = "auto",
+    max_memory: int | None = None,
+) -> Any:
+    """Multi-view signatures of irregular series: the tokens of a Rough Transformer.
+
+    For window ends t_1 < ... < t_L of each series the truncated signatures
+
+        S(X)_{t_0, t_k} (global)   and   S(X)_{t_{k-1}, t_k} (local)
+
+    of the piecewise-linear path X through its observations, in one pass over the points.
+
+    Parameters
+    ----------
+    x
+        A ``SeriesBatch`` or anything ``SeriesBatch.of`` takes (with ``times``, ``lengths``): an
+        array ``(B, C, L)``, a torch tensor ``(B, L, C)``, a list of ``(L_i, C)`` arrays, ...
+    windows
+        A number of windows over each series' own span, cut times, or a ``Windows``.
+    depth
+        Truncation level n.
+    views
+        ``"global"``, ``"local"`` or both, in the order wanted.
+    lifts
+        Lifts for all views, or a mapping from view to lifts (see ``roughformer.lifts``).
+    transform, basis
+        ``"logsignature"`` gives Lyndon coordinates: of the Lyndon ``"brackets"`` or ``"words"``.
+    keep, drop, seed
+        Points to leave out: a mask ``(N,)``, True = keep, or the fraction ``drop`` of each series
+        chosen by ``seed``. The first and last point of a series always stay.
+    dtype, precise
+        Type of the result (that of the values if None). Sums are carried in float64 if values or
+        result are, or if ``precise``; differences are always taken before any rounding to float32.
+    out
+        Array ``(B, L, d)`` to write into; reusing one saves more than the computation costs.
+    threads, engine, max_memory
+        Threads of the native engine (all by default), ``"auto"``, ``"native"`` or ``"torch"``, and
+        the largest result allowed in bytes (80 % of the free memory).
+
+    Returns
+    -------
+    ``(B, L, d)`` with d = ``feature_count(...)``: a torch tensor if ``x`` is one (differentiable if
+    it requires a gradient), a numpy array otherwise. Series with fewer windows than the longest
+    are padded with zeros.
+    """
+    batch = SeriesBatch.of(x, times, lengths) if not isinstance(x, SeriesBatch) else x
+    layout = layout_of(batch.channels, depth, views, lifts, transform, basis)
+    return _tokens(
+        x, batch, Windows.of(windows), layout, lengths, keep, drop, seed, dtype, precise, out,
+        threads, engine, max_memory,
+    )  # fmt: skip
+
+
+def _tokens(
+    x: Any,
+    batch: SeriesBatch,
+    windows: Windows,
+    layout: Layout,
+    lengths: Any,
+    keep: Any,
+    drop: float,
+    seed: int,
+    dtype: Any,
+    precise: bool,
+    out: npt.NDArray[Any] | None,
+    threads: int | None,
+    engine: Engine,
+    max_memory: int | None,
+) -> Any:
+    if threads is not None and (int(threads) != threads or threads < 1):
+        raise InputError(f"threads must be a whole number >= 1, got {threads!r}")
+    mask = None
+    if keep is not None:
+        if drop:
+            raise InputError("give keep= or drop=, not both")
+        mask = check_mask(keep, batch.offsets, batch.ids)
+    kind = batch.values.dtype
+    result = _dtype(dtype, kind)
+    wide = precise or kind == np.float64 or result is np.float64
+    tensor = None
+    in_torch = not isinstance(x, SeriesBatch | np.ndarray | list) and hasattr(x, "requires_grad")
+    if in_torch and (x.requires_grad or x.device.type != "cpu"):
+        tensor = _as_tensor_values(x, batch, lengths)
+    found = compute_tokens(
+        batch,
+        windows,
+        layout,
+        dropping=Dropping(mask, drop, seed),
+        dtype=result,
+        compute=np.float64 if wide else np.float32,
+        out=out,
+        threads=threads,
+        engine=engine,
+        max_memory=max_memory,
+        values=tensor,
+    )
+    if in_torch and tensor is None:
+        import torch
+
+        return torch.from_numpy(found)
+    return found
+
+
+def signature(x: Any, depth: int, **options: Any) -> Any:
+    """Signature over the whole span of each series: ``(B, d + d² + ... + dⁿ)``.
+
+    ``options`` are those of ``multiview_signature`` except windows and views.
+    """
+    return _whole(x, depth, "signature", options)
+
+
+def logsignature(x: Any, depth: int, **options: Any) -> Any:
+    """Log-signature over the whole span of each series in Lyndon coordinates: ``(B, Lyndon words)``.
+
+    ``basis="brackets"`` (default): coordinates in the basis of Lyndon brackets;
+    ``basis="words"``: coefficients of the Lyndon words in the tensor logarithm.
+    """
+    return _whole(x, depth, "logsignature", options)
+
+
+def _whole(x: Any, depth: int, transform: Transform, options: dict[str, Any]) -> Any:
+    for name in ("windows", "views", "transform"):
+        if name in options:
+            raise InputError(f"{transform} takes no {name}=; use multiview_signature")
+    out = options.pop("out", None)
+    if out is not None:
+        out = out[:, None, :]
+    tokens = multiview_signature(x, 1, depth, "local", transform=transform, out=out, **options)
+    return tokens[:, 0]

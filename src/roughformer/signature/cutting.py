@@ -1,0 +1,49 @@
+"""Where cut times fall between the points of a path (numpy; the kernel has its own)."""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from roughformer.path import Path, locate
+from roughformer.windows import Cuts
+
+__all__ = ["Spans", "window_spans"]
+
+Ints = npt.NDArray[np.int64]
+
+
+class Spans(NamedTuple):
+    """One entry per window of every series, ``(B, most)``.
+
+    A window runs from point ``first``, at fraction ``alpha_start`` of the segment after it, to
+    point ``first + end``, at fraction ``alpha_end`` of the segment before it (``end = 0``: the path
+    does not move).
+    """
+
+    first: Ints
+    end: Ints
+    alpha_start: npt.NDArray[np.float64]
+    alpha_end: npt.NDArray[np.float64]
+
+
+def window_spans(path: Path, cuts: Cuts) -> Spans:
+    """Place each cut at a segment and a fraction of it; outside the points the path is constant."""
+    c = cuts.padded()
+    shape = c.shape
+    starts = np.broadcast_to(path.time_starts[:, None], shape).ravel()
+    lengths = np.broadcast_to(path.lengths[:, None], shape).ravel()
+    when = c.ravel()
+    a = locate(path.times, starts, lengths, when)
+    b = np.minimum(a + 1, lengths - 1)
+    left, right = path.times[starts + a], path.times[starts + b]
+    inside = (when > left) & (b > a)
+    gap = np.where(inside, right - left, 1.0)
+    alpha = np.where(inside, (when - left) / gap, 0.0).reshape(shape)
+    b = np.where(inside, b, a).reshape(shape)
+    a = a.reshape(shape)
+    first, end = a[:, :-1], b[:, 1:] - a[:, :-1]
+    still = c[:, 1:] <= c[:, :-1]  # padding
+    end = np.where(still, 0, end)
+    alpha_end = np.where(alpha[:, 1:] > 0, alpha[:, 1:], 1.0)
+    return Spans(first, end, alpha[:, :-1], alpha_end)

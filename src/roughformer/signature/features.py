@@ -1,0 +1,194 @@
+"""What a token holds: how many features each view has, what they are called, how much memory."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from roughformer.errors import CapacityError, InputError
+from roughformer.lifts import Lifts, View, ViewLifts, per_view
+from roughformer.words import all_words, lyndon_count, lyndon_words, word_count
+
+__all__ = [
+    "Basis",
+    "Layout",
+    "Transform",
+    "available_memory",
+    "check_capacity",
+    "feature_count",
+    "feature_names",
+    "layout_of",
+    "memory_estimate",
+]
+
+Transform = Literal["signature", "logsignature"]
+Basis = Literal["brackets", "words"]
+_VIEWS: tuple[View, ...] = ("global", "local")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Features of one token: the (log-)signatures of its views, then their clock words."""
+
+    channels: tuple[str, ...]
+    depth: int
+    views: tuple[View, ...]
+    lifts: dict[View, ViewLifts]
+    transform: Transform
+    basis: Basis
+
+    def dim(self, view: View) -> int:
+        """Dimension of the view's lifted path."""
+        return len(self.lifts[view].names(self.channels))
+
+    def signature_size(self, view: View) -> int:
+        """Signature or log-signature coordinates of a view."""
+        count = word_count if self.transform == "signature" else lyndon_count
+        return count(self.dim(view), self.depth)
+
+    def clock_size(self, view: View) -> int:
+        """Clock words of a view."""
+        clock = self.lifts[view].clock
+        return 0 if clock is None else 2 * clock.count * len(self.channels)
+
+    def at(self, view: View) -> int:
+        """Where a view's signature begins in the token."""
+        return sum(self.signature_size(v) for v in self.views[: self.views.index(view)])
+
+    def clock_at(self, view: View) -> int:
+        """Where a view's clock words begin in the token."""
+        before = self.views[: self.views.index(view)]
+        return sum(self.signature_size(v) for v in self.views) + sum(map(self.clock_size, before))
+
+    @property
+    def size(self) -> int:
+        """Features of a token."""
+        return sum(self.signature_size(v) + self.clock_size(v) for v in self.views)
+
+    def names(self) -> list[str]:
+        """A name for each feature, ``view:word``; letters of a word are joined by ``*``."""
+        found = []
+        for view in self.views:
+            letters = self.lifts[view].names(self.channels)
+            if self.transform == "signature":
+                words = all_words(len(letters), self.depth)
+            else:
+                words = iter(lyndon_words(len(letters), self.depth))
+            left, right = ("", "") if self.transform == "signature" else ("[", "]")
+            found += [f"{view}:{left}{'*'.join(letters[i] for i in w)}{right}" for w in words]
+        for view in self.views:
+            clock = self.lifts[view].clock
+            if clock is not None:
+                found += [
+                    f"{view}:{wave}{j + 1}*{c}"
+                    for c in self.channels
+                    for j in range(clock.count)
+                    for wave in ("cos", "sin")
+                ]
+        return found
+
+
+def layout_of(
+    channels: int | Sequence[str],
+    depth: int,
+    views: Sequence[View] | View = _VIEWS,
+    lifts: Lifts = (),
+    transform: Transform = "signature",
+    basis: Basis = "brackets",
+) -> Layout:
+    """Check the options and return the layout of a token."""
+    if isinstance(channels, int):
+        channels = tuple(f"x{i}" for i in range(channels))
+    chosen: tuple[View, ...] = (views,) if isinstance(views, str) else tuple(views)  # type: ignore[assignment]
+    if not chosen or len(set(chosen)) != len(chosen) or any(v not in _VIEWS for v in chosen):
+        raise InputError(f"views must be one or both of {_VIEWS}, each once, got {views!r}")
+    if isinstance(depth, bool) or int(depth) != depth or not 1 <= depth <= 12:
+        raise InputError(f"depth must be a whole number from 1 to 12, got {depth!r}")
+    if transform not in ("signature", "logsignature"):
+        raise InputError(f"transform must be 'signature' or 'logsignature', got {transform!r}")
+    if basis not in ("brackets", "words"):
+        raise InputError(f"basis must be 'brackets' or 'words', got {basis!r}")
+    layout = Layout(tuple(channels), int(depth), chosen, per_view(lifts, chosen), transform, basis)
+    for view in chosen:
+        if layout.dim(view) == 0:
+            raise InputError(
+                f"the {view} view has no channel; give series with at least one, or lift by time"
+            )
+    return layout
+
+
+def feature_count(
+    channels: int | Sequence[str],
+    depth: int,
+    views: Sequence[View] | View = _VIEWS,
+    lifts: Lifts = (),
+    transform: Transform = "signature",
+) -> int:
+    """Features of one token: the last axis of ``multiview_signature``.
+
+    d + d² + ... + dⁿ for each view (d counts lifted channels), or the number of Lyndon words for
+    log-signatures, plus 2 · count · C clock words.
+    """
+    return layout_of(channels, depth, views, lifts, transform).size
+
+
+def feature_names(
+    channels: int | Sequence[str],
+    depth: int,
+    views: Sequence[View] | View = _VIEWS,
+    lifts: Lifts = (),
+    transform: Transform = "signature",
+) -> list[str]:
+    """Name of each feature by its word, e.g. ``local:time*x0``, in the order of the token."""
+    return layout_of(channels, depth, views, lifts, transform).names()
+
+
+def memory_estimate(n_series: int, n_windows: int, features: int, itemsize: int = 4) -> int:
+    """Bytes of the tokens ``(n_series, n_windows, features)``."""
+    return n_series * n_windows * features * itemsize
+
+
+def available_memory() -> int | None:
+    """Bytes this machine could still hand out, or None where that is not known."""
+    try:
+        with open("/proc/meminfo") as lines:
+            for line in lines:
+                if line.startswith("MemAvailable:"):
+                    return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError, AttributeError):
+        return None
+
+
+def _readable(size: float) -> str:
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.3g} {unit}"
+        size /= 1000
+    return f"{size:.3g} TB"
+
+
+def check_capacity(
+    layout: Layout, n_series: int, n_windows: int, itemsize: int, limit: int | None
+) -> int:
+    """The size of the result in bytes; ``CapacityError`` if it is over the limit.
+
+    The limit is by default 80 % of the memory that is available now.
+    """
+    need = memory_estimate(n_series, n_windows, layout.size, itemsize)
+    if limit is None:
+        free = available_memory()
+        limit = None if free is None else int(0.8 * free)
+    if limit is not None and need > limit:
+        dims = " and ".join(f"{v}: {layout.dim(v)}" for v in layout.views)
+        raise CapacityError(
+            f"the tokens of {n_series} series x {n_windows} windows x {layout.size} features "
+            f"need {_readable(need)}, more than the {_readable(limit)} allowed; path dimension "
+            f"({dims}) at depth {layout.depth} is what makes them large. Lower the depth, use "
+            "transform='logsignature', split the channels into groups, take fewer windows or one "
+            "view, or work through the series in parts (max_memory= sets the limit)"
+        )
+    return need

@@ -1,0 +1,123 @@
+"""Loads the native kernel, if it is there, and mirrors its C structures (``native/abi.h``)."""
+
+import ctypes
+import os
+import warnings
+from functools import cache
+from pathlib import Path
+
+from roughformer.errors import EngineWarning
+
+__all__ = ["Job", "Log", "Stream", "default_threads", "describe", "load"]
+
+_ABI = 1
+_P, _L, _I, _D = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32, ctypes.c_double
+
+
+class Log(ctypes.Structure):
+    """``RfLog``."""
+
+    _fields_ = (
+        ("n_out", _L),
+        *((name, _P) for name in ("term_ptr", "coef", "factor_ptr", "factor")),
+        ("n_fix", _L),
+        *((name, _P) for name in ("fix_dst", "fix_src", "fix_coef")),
+    )
+
+
+class Job(ctypes.Structure):
+    """``RfJob``."""
+
+    _fields_ = (
+        *((name, _P) for name in ("values", "times", "starts", "lengths", "time_starts")),
+        *((name, _P) for name in ("cuts", "cut_starts", "n_windows", "time_scale", "keep", "keys")),
+        *((name, _P) for name in ("out", "out_starts", "grad_out", "grad_values")),
+        ("log", ctypes.POINTER(Log)),
+        *((name, _L) for name in ("n_rows", "n_times", "n_series")),
+        *((name, _L) for name in ("token_stride", "global_at", "local_at")),
+        ("drop", _D),
+        *((name, _I) for name in ("value_dtype", "compute_dtype", "out_dtype")),
+        *((name, _I) for name in ("channels", "depth", "views", "basepoint", "uniform", "threads")),
+    )
+
+
+class Stream(ctypes.Structure):
+    """``RfStream``."""
+
+    _fields_ = (("state", _P), ("n_streams", _L), *((n, _I) for n in ("dim", "depth", "dtype")))
+
+
+def _library_file() -> Path:
+    from roughformer.signature.native.build import library_path
+
+    return library_path()
+
+
+def _open() -> ctypes.CDLL | str:
+    """The library, or the reason why it cannot be used."""
+    if os.environ.get("ROUGHFORMER_ENGINE", "").lower() in ("torch", "twin"):
+        return "ROUGHFORMER_ENGINE asks for the twin"
+    path = _library_file()
+    if not path.exists():
+        return (
+            "the native kernel was not built; install a C++ compiler and run "
+            "`python -m roughformer.signature.native.build`"
+        )
+    try:
+        lib = ctypes.CDLL(str(path))
+    except OSError as error:
+        return f"the native kernel cannot be loaded ({error}); build it again with "
+    lib.rf_isa.restype = lib.rf_isa_name.restype = ctypes.c_char_p
+    lib.rf_set_isa.argtypes = (ctypes.c_char_p,)
+    lib.rf_forward.argtypes = lib.rf_backward.argtypes = (ctypes.POINTER(Job),)
+    stream = ctypes.POINTER(Stream)
+    lib.rf_stream_bytes.argtypes, lib.rf_stream_bytes.restype = (stream,), _L
+    lib.rf_stream_push.argtypes, lib.rf_stream_push.restype = (stream, _P, _P), None
+    lib.rf_stream_read.argtypes, lib.rf_stream_read.restype = (stream, ctypes.c_int, _P, _L), None
+    lib.rf_stream_close.argtypes, lib.rf_stream_close.restype = (stream, _P), None
+    if lib.rf_abi_version() != _ABI:
+        return "the native kernel is of another version; run make or reinstall roughformer"
+    return lib
+
+
+@cache
+def _opened() -> ctypes.CDLL | str:
+    found = _open()
+    if isinstance(found, str) and "ROUGHFORMER_ENGINE" not in found:
+        warnings.warn(
+            f"roughformer uses its slower pure-torch engine: {found}", EngineWarning, stacklevel=2
+        )
+    return found
+
+
+def load() -> ctypes.CDLL | None:
+    """The native library, or None (with one warning per process) if the twin must serve."""
+    found = _opened()
+    return None if isinstance(found, str) else found
+
+
+def default_threads() -> int:
+    """ROUGHFORMER_NUM_THREADS, or the processors this process may use."""
+    wish = os.environ.get("ROUGHFORMER_NUM_THREADS")
+    if wish and wish.isdigit() and int(wish) > 0:
+        return int(wish)
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def describe() -> dict[str, str | int | list[str]]:
+    """Which engine serves, on which instruction set, with how many threads."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", EngineWarning)
+        found = _opened()
+    if isinstance(found, str):
+        return {"engine": "torch", "reason": found, "threads": default_threads()}
+    names = [found.rf_isa_name(i).decode() for i in range(found.rf_isa_count())]
+    return {
+        "engine": "native",
+        "instruction_set": found.rf_isa().decode(),
+        "available": names,
+        "library": str(_library_file()),
+        "threads": default_threads(),
+    }

@@ -1,0 +1,76 @@
+// The C interface between Python (ctypes) and the kernel: plain data, fixed sizes, no ownership.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+extern "C" {
+
+enum { RF_F32 = 0, RF_F64 = 1 };
+enum { RF_GLOBAL = 1, RF_LOCAL = 2 };
+
+// The logarithm in Lyndon coordinates as a table: for each Lyndon word i,
+//   out[i] = sum over its terms of coef * prod S[factor],
+// then, for the bracket basis, out[fix_dst] += fix_coef * out[fix_src], in order.
+struct RfLog {
+  int64_t n_out;
+  const int64_t* term_ptr;    // (n_out + 1) terms of each word
+  const double* coef;         // (n_terms)
+  const int64_t* factor_ptr;  // (n_terms + 1) factors of each term
+  const int32_t* factor;      // indices of words
+  int64_t n_fix;
+  const int32_t* fix_dst;
+  const int32_t* fix_src;
+  const double* fix_coef;
+};
+
+// One call: the tokens of every series of a ragged batch. Rows are points, C values each.
+struct RfJob {
+  const void* values;          // (n_rows, channels), value_dtype
+  const double* times;         // (n_times)
+  const int64_t* starts;       // (B) first row of a series
+  const int64_t* lengths;      // (B) its number of points, >= 1
+  const int64_t* time_starts;  // (B) where its times begin (all 0 when a grid is shared)
+  const double* cuts;          // cut times, ascending
+  const int64_t* cut_starts;   // (B) where its cuts begin
+  const int64_t* n_windows;    // (B) its number of windows; it has one cut more
+  const double* time_scale;    // (B) channel 0 is (t - t_0) * scale; null: no time channel
+  const uint8_t* keep;         // (n_rows) 0 = dropped; null: all kept
+  const uint32_t* keys;        // (B) keys of the random thinning (dropping.py); null: none
+  void* out;                   // tokens
+  const int64_t* out_starts;   // (B) element where a series' tokens begin
+  const void* grad_out;        // backward: dL/dout, laid out as out
+  void* grad_values;           // backward: (n_rows, channels), compute dtype, added to
+  const RfLog* log;            // null: signature; else log-signature
+  int64_t n_rows, n_times, n_series;
+  int64_t token_stride;        // elements from a token to the next of the same series
+  int64_t global_at, local_at; // where in a token the views stand
+  double drop;                 // fraction for keys
+  int32_t value_dtype, compute_dtype, out_dtype;
+  int32_t channels, depth, views;
+  int32_t basepoint;           // RF_GLOBAL | RF_LOCAL: views that start from the origin
+  int32_t uniform;             // all series share times, length and cuts, and nothing is dropped
+  int32_t threads;
+};
+
+// Many running signatures, one per stream; see stream.h.
+struct RfStream {
+  void* state;  // rf_stream_bytes() of zeros at first
+  int64_t n_streams;
+  int32_t dim, depth, dtype;
+};
+
+}  // extern "C"
+
+// What one instruction set offers; every member works on one group of `lanes` series or streams.
+struct RfKernel {
+  int lanes;
+  size_t (*scratch_bytes)(const RfJob*, int64_t max_rows, int64_t max_windows, int backward);
+  void (*forward)(const RfJob*, const int64_t* members, int count, void* scratch);
+  void (*backward)(const RfJob*, const int64_t* members, int count, void* scratch);
+  size_t (*stream_group_bytes)(int dim, int depth);
+  void (*stream_push)(void* group, int dim, int depth, const void* points, int64_t stride,
+                      const uint8_t* active, int count);
+  void (*stream_read)(const void* group, int dim, int depth, int views, void* out,
+                      int64_t stride, int count);
+  void (*stream_close)(void* group, int dim, int depth, const uint8_t* which, int count);
+};

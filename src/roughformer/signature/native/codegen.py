@@ -1,0 +1,166 @@
+"""Writes the straight-line parts of the kernel for small (d, n) as C++.
+
+For each pair three functions on vectors of lanes (one lane = one series):
+
+* ``run``: S <- S ⊗ exp(x) for each increment x, on the tracked words only (Lyndon words and their
+  prefixes), by Horner's scheme: with p = prefix of length m of a word of length k,
+  P_m = P_{m-1} · x_{p_m}/(k-m+1) + S_p, and S_w += P_{k-1} · x_{w_k}.
+* ``rebuild``: all words from the tracked ones. A word w that is not Lyndon splits at a Lyndon
+  factor into u, v, and S_u S_v = Σ (u ⧢ v) gives S_w from smaller words.
+* ``chen``: H <- G ⊗ L on all words; H may be G.
+"""
+
+from roughformer.words import (
+    Word,
+    all_words,
+    lyndon_factors,
+    shuffle,
+    tracked_words,
+    word_index,
+)
+
+__all__ = ["SPECIAL", "generate"]
+
+# Pairs with straight-line code: where all tracked words nearly fit the registers and a window is
+# short enough that the per-window work counts. Larger ones run on the generic kernel.
+SPECIAL: tuple[tuple[int, int], ...] = (
+    *((1, n) for n in range(1, 7)),
+    *((2, n) for n in range(1, 7)),
+    *((3, n) for n in range(1, 5)),
+    *((4, n) for n in range(1, 5)),
+    *((5, n) for n in range(1, 4)),
+    *((6, n) for n in range(1, 4)),
+    *((7, n) for n in range(1, 3)),
+    *((8, n) for n in range(1, 3)),
+)
+
+
+def _name(prefix: str, word: Word) -> str:
+    return prefix + "_".join(map(str, word))
+
+
+class _Rebuild:
+    """How a word that is not tracked follows from smaller ones."""
+
+    def __init__(self, word: Word) -> None:
+        factors = lyndon_factors(word)
+        best: tuple[int, Word, Word, dict[Word, int], int] | None = None
+        for u, v in (
+            (factors[0], word[len(factors[0]) :]),
+            (word[: -len(factors[-1])], factors[-1]),
+        ):
+            terms = dict(shuffle(u, v))
+            own = terms.pop(word)
+            # Radford: every other word of the shuffle is smaller, so it is known already.
+            if any(term >= word for term in terms):
+                raise AssertionError(f"shuffle of {u} and {v} has a word above {word}")
+            if best is None or len(terms) < best[0]:
+                best = (len(terms), u, v, terms, own)
+        assert best is not None
+        _, self.u, self.v, self.terms, self.own = best
+        self.word = word
+
+
+def _rebuild_plan(d: int, n: int) -> list[_Rebuild]:
+    tracked = set(tracked_words(d, n))
+    return [_Rebuild(w) for w in all_words(d, n) if w not in tracked]
+
+
+def _horner_nodes(tracked: tuple[Word, ...], k: int) -> list[Word]:
+    """Prefixes (length 1 ... k-1) of the tracked words of length k, shortest first."""
+    nodes = {w[:m] for w in tracked if len(w) == k for m in range(1, k)}
+    return sorted(nodes, key=lambda w: (len(w), w))
+
+
+def _scaled(letter: int, divisor: int) -> str:
+    return f"x{letter}" if divisor == 1 else f"x{letter}d{divisor}"
+
+
+def _divisors(n: int) -> str:
+    return "".join(f"const V r{q} = splat(S(1) / S({q}));\n" for q in range(2, n + 1))
+
+
+def _scale_letters(d: int, n: int) -> str:
+    return "".join(f"const V x{c}d{q} = x{c} * r{q};\n" for q in range(2, n + 1) for c in range(d))
+
+
+def _step(d: int, n: int, tracked: tuple[Word, ...]) -> str:
+    """One Horner step on the variables s<word>, given x0 ... x<d-1> and their fractions."""
+    lines = []
+    for k in range(n, 0, -1):  # longest words first: they read the old values of shorter ones
+        for p in _horner_nodes(tracked, k):
+            scaled = _scaled(p[-1], k - len(p) + 1)
+            here = _name("s", p)
+            value = f"{scaled} + {here}"
+            if len(p) > 1:
+                value = f"{_name(f'p{k}_', p[:-1])} * {scaled} + {here}"
+            lines.append(f"const V {_name(f'p{k}_', p)} = {value};")
+        for w in tracked:
+            if len(w) != k:
+                continue
+            gain = f"x{w[0]}" if k == 1 else f"{_name(f'p{k}_', w[:-1])} * x{w[-1]}"
+            lines.append(f"{_name('s', w)} += {gain};")
+    return "\n".join(lines) + "\n"
+
+
+def _run(d: int, n: int) -> str:
+    tracked = tracked_words(d, n)
+    out = [f"static void run_{d}_{n}(V* S_, const V* rows, long steps) {{"]
+    out.append(_divisors(n))
+    out += [f"V {_name('s', w)} = S_[{i}];" for i, w in enumerate(tracked)]
+    out += [f"V y{c} = rows[{c}];" for c in range(d)]
+    out.append(f"for (long s = 1; s <= steps; ++s) {{ const V* row = rows + s * {d};")
+    out += [f"const V z{c} = row[{c}]; const V x{c} = z{c} - y{c}; y{c} = z{c};" for c in range(d)]
+    out.append(_scale_letters(d, n))
+    out.append(_step(d, n, tracked))
+    out.append("}")
+    out += [f"S_[{i}] = {_name('s', w)};" for i, w in enumerate(tracked)]
+    out.append("}")
+    return "\n".join(out)
+
+
+def _rebuild(d: int, n: int) -> str:
+    tracked = tracked_words(d, n)
+    out = [f"static void rebuild_{d}_{n}(const V* S_, V* F) {{"]
+    out += [
+        f"const V {_name('s', w)} = S_[{i}]; F[{word_index(w, d)}] = {_name('s', w)};"
+        for i, w in enumerate(tracked)
+    ]
+    for rule in _rebuild_plan(d, n):
+        value = f"{_name('s', rule.u)} * {_name('s', rule.v)}"
+        for term, count in sorted(rule.terms.items()):
+            factor = "" if count == 1 else f"splat(S({count})) * "
+            value += f" - {factor}{_name('s', term)}"
+        if rule.own != 1:
+            value = f"({value}) * splat(S(1) / S({rule.own}))"
+        name = _name("s", rule.word)
+        out.append(f"const V {name} = {value}; F[{word_index(rule.word, d)}] = {name};")
+    out.append("}")
+    return "\n".join(out)
+
+
+def _chen(d: int, n: int) -> str:
+    out = [f"static void chen_{d}_{n}(V* H, const V* G, const V* L) {{"]
+    for k in range(n, 0, -1):  # longest first: they read the shorter words of G, which may be H
+        for w in all_words(d, n):
+            if len(w) != k:
+                continue
+            i = word_index(w, d)
+            value = f"(G[{i}] + L[{i}])"
+            for m in range(1, k):
+                value += f" + G[{word_index(w[:m], d)}] * L[{word_index(w[m:], d)}]"
+            out.append(f"H[{i}] = {value};")
+    out.append("}")
+    return "\n".join(out)
+
+
+def generate() -> str:
+    """The whole generated header; ``kernel.cpp`` includes it once per instruction set and type."""
+    parts = ["// Generated by codegen.py; do not edit."]
+    rows = []
+    for d, n in SPECIAL:
+        parts += [f(d, n) for f in (_run, _rebuild, _chen)]
+        tracked = len(tracked_words(d, n))
+        rows.append(f"{{{d}, {n}, {tracked}, run_{d}_{n}, rebuild_{d}_{n}, chen_{d}_{n}}}")
+    parts.append("static const Special SPECIAL[] = {" + ",\n".join(rows) + "};")
+    return "\n".join(parts) + "\n"

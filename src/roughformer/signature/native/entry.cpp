@@ -1,0 +1,187 @@
+// What Python calls: picks the kernel of this processor, shares the groups out to threads.
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <numeric>
+#include <thread>
+#include <vector>
+
+#include "abi.h"
+
+#define RF_DECLARE(name) \
+  namespace name {       \
+  extern const RfKernel kernel; \
+  }
+RF_DECLARE(base_f32)
+RF_DECLARE(base_f64)
+#ifdef RF_X86
+RF_DECLARE(avx2_f32)
+RF_DECLARE(avx2_f64)
+RF_DECLARE(avx512_f32)
+RF_DECLARE(avx512_f64)
+#endif
+
+namespace {
+
+struct Isa {
+  const char* name;
+  const RfKernel* f32;
+  const RfKernel* f64;
+};
+
+const Isa kIsas[] = {
+    {"baseline", &base_f32::kernel, &base_f64::kernel},
+#ifdef RF_X86
+    {"avx2", &avx2_f32::kernel, &avx2_f64::kernel},
+    {"avx512", &avx512_f32::kernel, &avx512_f64::kernel},
+#endif
+};
+
+int supported() {
+#ifdef RF_X86
+  __builtin_cpu_init();
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return 1;
+  if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512dq") ||
+      !__builtin_cpu_supports("avx512vl") || !__builtin_cpu_supports("avx512bw"))
+    return 2;
+  return 3;
+#else
+  return 1;
+#endif
+}
+
+std::atomic<int> g_isa{-1};
+
+const Isa& isa() {
+  int i = g_isa.load();
+  if (i < 0) {
+    i = supported() - 1;
+    if (const char* wish = std::getenv("ROUGHFORMER_ISA"))
+      for (int j = 0; j < supported(); ++j)
+        if (!std::strcmp(kIsas[j].name, wish)) i = j;
+    g_isa.store(i);
+  }
+  return kIsas[i];
+}
+
+const RfKernel& kernel_for(int dtype) { return dtype == RF_F32 ? *isa().f32 : *isa().f64; }
+
+struct Scratch {
+  char* raw;
+  char* at;
+  explicit Scratch(size_t bytes) : raw((char*)std::malloc(bytes + 64)) {
+    if (!raw) throw std::bad_alloc();
+    at = (char*)(((uintptr_t)raw + 63) & ~(uintptr_t)63);
+    std::memset(at, 0, 64);
+  }
+  ~Scratch() { std::free(raw); }
+  Scratch(const Scratch&) = delete;
+};
+
+template <class Work>
+void in_threads(int threads, int64_t tasks, Work work) {
+  threads = (int)std::max<int64_t>(1, std::min<int64_t>(threads, tasks));
+  if (threads == 1) {
+    work();
+    return;
+  }
+  std::vector<std::thread> others;
+  for (int i = 1; i < threads; ++i) others.emplace_back(work);
+  work();
+  for (auto& t : others) t.join();
+}
+
+int run_groups(const RfJob* job, bool backward) {
+  const RfKernel& kernel = kernel_for(job->compute_dtype);
+  const int64_t B = job->n_series;
+  if (B == 0) return 0;
+  std::vector<int64_t> order(B);
+  std::iota(order.begin(), order.end(), 0);
+  int64_t longest = 0, shortest = INT64_MAX, windows = 0;
+  for (int64_t b = 0; b < B; ++b) {
+    longest = std::max(longest, job->lengths[b]);
+    shortest = std::min(shortest, job->lengths[b]);
+    windows = std::max(windows, job->n_windows[b]);
+  }
+  // Lanes of a group advance together: series of like length belong together, longest first so
+  // that the last groups handed out are the short ones.
+  if (longest != shortest)
+    std::stable_sort(order.begin(), order.end(),
+                     [&](int64_t a, int64_t b) { return job->lengths[a] > job->lengths[b]; });
+  const int lanes = kernel.lanes;
+  const int64_t groups = (B + lanes - 1) / lanes;
+  const size_t bytes = kernel.scratch_bytes(job, longest, windows, backward);
+  std::atomic<int64_t> next{0};
+  std::atomic<bool> failed{false};
+  in_threads(job->threads, groups, [&] {
+    try {
+      Scratch scratch(bytes);
+      for (int64_t g; (g = next.fetch_add(1)) < groups;) {
+        const int count = (int)std::min<int64_t>(lanes, B - g * lanes);
+        (backward ? kernel.backward : kernel.forward)(job, order.data() + g * lanes, count,
+                                                      scratch.at);
+      }
+    } catch (...) {
+      failed = true;
+    }
+  });
+  return failed ? 1 : 0;
+}
+
+template <class Group>
+void over_stream_groups(const RfStream* s, Group group) {
+  const RfKernel& kernel = kernel_for(s->dtype);
+  const size_t bytes = kernel.stream_group_bytes(s->dim, s->depth);
+  for (int64_t first = 0, g = 0; first < s->n_streams; first += kernel.lanes, ++g)
+    group(kernel, (char*)s->state + g * bytes, first,
+          (int)std::min<int64_t>(kernel.lanes, s->n_streams - first));
+}
+
+}  // namespace
+
+extern "C" {
+
+int rf_abi_version() { return 1; }
+const char* rf_isa() { return isa().name; }
+int rf_isa_count() { return supported(); }
+const char* rf_isa_name(int i) { return i >= 0 && i < supported() ? kIsas[i].name : ""; }
+// Only for tests and benchmarks; returns 0 if this processor cannot run it.
+int rf_set_isa(const char* name) {
+  for (int j = 0; j < supported(); ++j)
+    if (!std::strcmp(kIsas[j].name, name)) {
+      g_isa.store(j);
+      return 1;
+    }
+  return 0;
+}
+
+int rf_forward(const RfJob* job) try { return run_groups(job, false); } catch (...) { return 1; }
+int rf_backward(const RfJob* job) try { return run_groups(job, true); } catch (...) { return 1; }
+
+int64_t rf_stream_bytes(const RfStream* s) {
+  const RfKernel& kernel = kernel_for(s->dtype);
+  const int64_t groups = (s->n_streams + kernel.lanes - 1) / kernel.lanes;
+  return groups * (int64_t)kernel.stream_group_bytes(s->dim, s->depth);
+}
+void rf_stream_push(const RfStream* s, const void* points, const uint8_t* active) {
+  const size_t item = s->dtype == RF_F32 ? 4 : 8;
+  over_stream_groups(s, [&](const RfKernel& k, void* group, int64_t first, int count) {
+    k.stream_push(group, s->dim, s->depth, (const char*)points + (size_t)first * s->dim * item,
+                  s->dim, active ? active + first : nullptr, count);
+  });
+}
+void rf_stream_read(const RfStream* s, int views, void* out, int64_t stride) {
+  const size_t item = s->dtype == RF_F32 ? 4 : 8;
+  over_stream_groups(s, [&](const RfKernel& k, void* group, int64_t first, int count) {
+    k.stream_read(group, s->dim, s->depth, views, (char*)out + (size_t)(first * stride) * item,
+                  stride, count);
+  });
+}
+void rf_stream_close(const RfStream* s, const uint8_t* which) {
+  over_stream_groups(s, [&](const RfKernel& k, void* group, int64_t first, int count) {
+    k.stream_close(group, s->dim, s->depth, which ? which + first : nullptr, count);
+  });
+}
+}

@@ -1,0 +1,511 @@
+// The kernel for one instruction set and one scalar type: a group of V series, window by window.
+// Compiled once per (RF_NAME, RF_BYTES, RF_DOUBLE); no C++ library templates, so that nothing
+// compiled for a newer processor can be merged into code that runs on an older one.
+#include "abi.h"
+
+namespace RF_NAME {
+#include "lanes.h"
+#include "path.h"
+#include "tensor.h"
+
+struct Special {
+  int d, n, tracked;
+  void (*run)(V* S_, const V* rows, long steps);
+  void (*rebuild)(const V* S_, V* F);
+  void (*chen)(V* H, const V* G, const V* L);
+};
+#include "generated.h"
+
+static const Special* special_for(int d, int n) {
+  for (const Special& s : SPECIAL)
+    if (s.d == d && s.n == n) return &s;
+  return nullptr;
+}
+
+// A signature that grows by rows of points, whichever code serves (d, n). `S_` is its state:
+// tracked words for straight-line code, all words otherwise.
+struct Engine {
+  const Special* special;
+  int d, n;
+  int64_t words, state;
+  Tree tree;     // generic code only
+  V* increments;
+
+  void init(int d_, int n_) {
+    d = d_, n = n_;
+    special = special_for(d, n);
+    words = word_count(d, n);
+    state = special ? special->tracked : words;
+  }
+  static size_t vectors(int d, int n, int64_t steps) {
+    return special_for(d, n) ? 0 : tree_vectors(steps, n) + (size_t)(steps * d) + 16;
+  }
+  void scratch(Arena& arena, int64_t steps) {
+    if (special) return;
+    tree.d = d, tree.n = n;
+    tree.P = arena.take<V>((size_t)n * (n + 1) * steps);
+    tree.heads = arena.take<V>((size_t)TILE_HEADS * steps);
+    increments = arena.take<V>((size_t)(steps * d));
+  }
+  void run(V* S_, const V* rows, int64_t steps) {
+    if (special) return special->run(S_, rows, (long)steps);
+    for (int64_t i = 0; i < steps * d; ++i) increments[i] = rows[i + d] - rows[i];
+    tree.x = increments;
+    tree.steps = steps;
+    extend(tree, S_);
+  }
+  void all_words(const V* S_, V* F) const {
+    if (special)
+      special->rebuild(S_, F);
+    else if (S_ != F)
+      memcpy(F, S_, (size_t)words * sizeof(V));
+  }
+  // H <- G (x) L; H may be G.
+  void multiply(V* H, const V* G, const V* L) const {
+    if (special) return special->chen(H, G, L);
+    if (H != G) memcpy(H, G, (size_t)words * sizeof(V));
+    chen(H, L, d, n);
+  }
+};
+
+static void logarithm(const RfLog* log, const V* F, V* out) {
+  for (int64_t i = 0; i < log->n_out; ++i) {
+    V sum = {};
+    for (int64_t q = log->term_ptr[i]; q < log->term_ptr[i + 1]; ++q) {
+      V term = splat((S)log->coef[q]);
+      for (int64_t f = log->factor_ptr[q]; f < log->factor_ptr[q + 1]; ++f)
+        term *= F[log->factor[f]];
+      sum += term;
+    }
+    out[i] = sum;
+  }
+  for (int64_t q = 0; q < log->n_fix; ++q)
+    out[log->fix_dst[q]] += splat((S)log->fix_coef[q]) * out[log->fix_src[q]];
+}
+
+// feature (n) of every lane -> n consecutive elements at out[l]. `roomy` lanes may be written a
+// little past n: what follows is theirs and not yet final.
+template <class Out>
+static void store_features(const V* feature, int64_t n, Out* const* out, const bool* roomy, int count) {
+  bool all = count == LANES;
+  for (int l = 0; l < count; ++l) all &= out[l] != nullptr;
+  int64_t e = 0;
+  V r[LANES];
+  if (all) {
+    for (; e + LANES <= n; e += LANES) {
+      for (int j = 0; j < LANES; ++j) r[j] = feature[e + j];
+      transpose(r);
+      for (int l = 0; l < LANES; ++l) store_from_compute(out[l] + e, r[l]);
+    }
+  }
+  for (; e < n; e += LANES) {
+    int64_t at = e;
+    if (n - e < LANES && n >= LANES) at = n - LANES;  // overlap with the block before
+    for (int j = 0; j < LANES; ++j) r[j] = at + j < n ? feature[at + j] : V{};
+    transpose(r);
+    const bool whole = n - at >= LANES;
+    for (int l = 0; l < count; ++l) {
+      if (!out[l]) continue;
+      if (whole || roomy[l]) {
+        store_from_compute(out[l] + at, r[l]);
+      } else {
+        for (int64_t j = 0; j < n - at; ++j) out[l][at + j] = (Out)r[l][j];
+      }
+    }
+  }
+}
+
+// The reverse: n consecutive elements at in[l] (null: zeros) -> feature (n) of every lane.
+template <class In>
+static void load_features(const In* const* in, int64_t n, V* feature) {
+  bool all = true;
+  for (int l = 0; l < LANES; ++l) all &= in[l] != nullptr;
+  int64_t e = 0;
+  if (all) {
+    for (; e + LANES <= n; e += LANES) {
+      V r[LANES];
+      for (int l = 0; l < LANES; ++l) r[l] = load_as_compute(in[l] + e);
+      transpose(r);
+      for (int j = 0; j < LANES; ++j) feature[e + j] = r[j];
+    }
+  }
+  for (; e < n; ++e) {
+    S* one = (S*)(feature + e);
+    for (int l = 0; l < LANES; ++l) one[l] = in[l] ? (S)in[l][e] : S(0);
+  }
+}
+
+// ---- a group --------------------------------------------------------------------------------
+
+struct Group {
+  Lane lanes[LANES];
+  int count;
+  int64_t windows;  // of the lane with the most
+  bool masked;
+};
+
+static int64_t block_rows(const RfJob* job, int64_t max_rows, int backward) {
+  if (backward) return max_rows + 1;
+  const int64_t d = job->channels + (job->time_scale ? 1 : 0);
+  int64_t rows = 16384 / (d * (int64_t)sizeof(V));
+  if (rows < 16) rows = 16;
+  if (rows > 64) rows = 64;
+  return rows;
+}
+
+static size_t scratch_bytes(const RfJob* job, int64_t max_rows, int64_t max_windows, int backward) {
+  const int64_t d = job->channels + (job->time_scale ? 1 : 0);
+  const int n = job->depth;
+  const int64_t rows = block_rows(job, max_rows, backward), words = word_count(d, n);
+  size_t vectors = (size_t)((rows + 1) * d + 4 * d);
+  vectors += Engine::vectors((int)d, n, rows);
+  vectors += (size_t)(words * (backward ? 7 : 3)) + (job->log ? (size_t)job->log->n_out * 2 : 0);
+  if (backward)
+    vectors += 2 * tree_vectors(rows, n) + (size_t)(3 * (rows + 1) * d) + 64;
+  size_t bytes = vectors * sizeof(V);
+  bytes += (size_t)LANES * (size_t)((rows + 1) * job->channels + LANES) * 8;  // spill
+  bytes += (size_t)LANES * (size_t)(max_windows + 1) * sizeof(Cut);
+  bytes += (size_t)LANES * (size_t)(max_rows / 32 + 3) * 4;
+  return bytes + 64 * 64;
+}
+
+// Scratch starts with a flag: cuts of a uniform batch are placed once per thread.
+static void open_group(const RfJob* job, const int64_t* members, int count, Arena& arena, Group& g) {
+  int64_t* placed = arena.take<int64_t>(8);
+  g.count = count;
+  g.windows = 0;
+  g.masked = job->keep || job->keys;
+  const size_t item = job->value_dtype == RF_F32 ? 4 : 8;
+  uint32_t* bits[LANES] = {};
+  for (int l = 0; l < LANES; ++l) {
+    Lane& lane = g.lanes[l];
+    const int64_t b = members[l < count ? l : 0];
+    lane.series = b;
+    lane.values = (const char*)job->values + (size_t)(job->starts[b] * job->channels) * item;
+    lane.times = job->times + job->time_starts[b];
+    lane.length = job->lengths[b];
+    lane.n_windows = job->n_windows[b];
+    lane.kept = nullptr;
+    if (l < count && lane.n_windows > g.windows) g.windows = lane.n_windows;
+  }
+  if (g.masked)
+    for (int l = 0; l < count; ++l)
+      g.lanes[l].kept = bits[l] = arena.take<uint32_t>((size_t)(g.lanes[l].length / 32 + 2));
+  if (job->keys) {
+    int l = 0;
+    for (; l < count; l += 4) {
+      const int m = count - l < 4 ? count - l : 4;
+      uint32_t key[4];
+      int64_t length[4];
+      for (int q = 0; q < m; ++q) {
+        key[q] = job->keys[g.lanes[l + q].series];
+        length[q] = g.lanes[l + q].length;
+      }
+      if (m == 4)
+        thin<4>(key, length, job->drop, bits + l);
+      else
+        for (int q = 0; q < m; ++q) thin<1>(key + q, length + q, job->drop, bits + l + q);
+    }
+  } else if (job->keep) {
+    for (int l = 0; l < count; ++l)
+      pack_bits(job->keep + job->starts[g.lanes[l].series], g.lanes[l].length, bits[l]);
+  }
+  Cut* first = nullptr;
+  for (int l = 0; l < LANES; ++l) {
+    Lane& lane = g.lanes[l];
+    if (l >= count || (job->uniform && l > 0)) {
+      lane.cuts = first;
+      lane.kept = g.lanes[0].kept;
+      continue;
+    }
+    lane.cuts = arena.take<Cut>((size_t)lane.n_windows + 1);
+    if (!first) first = lane.cuts;
+    if (job->uniform && *placed == 1) continue;
+    place_cuts(lane, job->cuts + job->cut_starts[lane.series]);
+    *placed = 1;
+  }
+}
+
+static Rows take_rows(const RfJob* job, Arena& arena, int64_t capacity, int d) {
+  Rows rows;
+  rows.capacity = capacity;
+  rows.buffer = arena.take<V>((size_t)((capacity + 1) * d));
+  rows.base = arena.take<V>((size_t)d);
+  rows.raw_last = arena.take<V>((size_t)d);
+  rows.spill = arena.take<char>((size_t)LANES * (size_t)((capacity + 1) * job->channels + LANES) * 8);
+  return rows;
+}
+
+// Loads and shapes the next block of a window: rows from ... from + n, n steps, into the buffer.
+static int64_t next_block(const RfJob* job, const Group& g, const Window& w, int64_t k, int64_t from,
+                          const Rows& rows, int d) {
+  int64_t n = w.max_end - from;
+  if (n > rows.capacity) n = rows.capacity;
+  if (from == 0) {
+    if (job->time_scale) rows.base[0] = V{};
+    load_rows(job, g.lanes, w, 0, n + 1, rows, 0, d, true);
+    V start[256];
+    V* row = d <= 256 ? start : rows.raw_last;  // raw_last is set right below
+    start_row(job, g.lanes, w, k, row, d, rows);
+    for (int c = 0; c < d; ++c) rows.buffer[c] = row[c];
+    for (int c = 0; c < d; ++c) rows.raw_last[c] = V{};
+  } else {
+    for (int c = 0; c < d; ++c) rows.buffer[c] = rows.buffer[rows.capacity * d + c];
+    load_rows(job, g.lanes, w, from + 1, n, rows, 1, d, false);
+  }
+  shape_rows(g.lanes, w, from, n, rows, d, g.masked);
+  return n;
+}
+
+// The line from the origin to where the window starts, as two rows; time does not jump.
+static void base_rows(const RfJob* job, const Group& g, int64_t k, V* rows, int d) {
+  const int time = job->time_scale ? 1 : 0;
+  for (int c = 0; c < 2 * d; ++c) rows[c] = V{};
+  for (int l = 0; l < LANES; ++l) {
+    const Lane& lane = g.lanes[l];
+    if (k > lane.n_windows) continue;
+    const Cut p = lane.cuts[k - 1];
+    for (int c = time; c < d; ++c) {
+      const S a = value_of(job, lane, p.a, c - time);
+      rows[d + c][l] =
+          p.alpha > 0 ? a + (S)p.alpha * (value_of(job, lane, p.b, c - time) - a) : a;
+    }
+  }
+}
+
+// The views of one call stand side by side in the token, from here on.
+static int64_t first_at(const RfJob* job) {
+  if (job->views == RF_GLOBAL) return job->global_at;
+  if (job->views == RF_LOCAL) return job->local_at;
+  return job->global_at < job->local_at ? job->global_at : job->local_at;
+}
+
+template <class Out>
+static void forward_group(const RfJob* job, const int64_t* members, int count, void* scratch) {
+  Arena arena = {(char*)scratch};
+  Group g;
+  open_group(job, members, count, arena, g);
+  const int d = job->channels + (job->time_scale ? 1 : 0), n = job->depth;
+  Engine engine;
+  engine.init(d, n);
+  Rows rows = take_rows(job, arena, block_rows(job, 0, 0), d);
+  engine.scratch(arena, rows.capacity);
+  const bool global = job->views & RF_GLOBAL, local = job->views & RF_LOCAL;
+  const int64_t size = job->log ? job->log->n_out : engine.words;
+  V* feature = arena.take<V>((size_t)(size * ((int)global + (int)local)));
+  // Without a logarithm the words are accumulated where they will be stored from.
+  const bool direct = !job->log;
+  const int64_t origin = first_at(job);
+  V* feature_global = feature + (job->global_at - origin);
+  V* feature_local = feature + (job->local_at - origin);
+  V* G = global && direct ? feature_global : arena.take<V>((size_t)engine.words);
+  V* L = local && direct ? feature_local : arena.take<V>((size_t)engine.words);
+  V* state = engine.special ? arena.take<V>((size_t)engine.state) : L;
+  const int64_t features = size * ((int)global + (int)local);
+
+  for (int64_t k = 1; k <= g.windows; ++k) {
+    Window w;
+    window_bounds(g.lanes, k, w);
+    for (int64_t i = 0; i < engine.state; ++i) state[i] = V{};
+    if ((job->basepoint & RF_LOCAL) || (k == 1 && (job->basepoint & RF_GLOBAL))) {
+      // A view with a basepoint is computed in a call of its own (see engine.py), so the
+      // global view meets it once, before its first window.
+      base_rows(job, g, k, rows.buffer, d);
+      engine.run(state, rows.buffer, 1);
+    }
+    for (int64_t from = 0; from < w.max_end;) {
+      const int64_t steps = next_block(job, g, w, k, from, rows, d);
+      engine.run(state, rows.buffer, steps);
+      from += steps;
+    }
+    engine.all_words(state, L);
+    if (global) {
+      if (k == 1)
+        memcpy(G, L, (size_t)engine.words * sizeof(V));
+      else
+        engine.multiply(G, G, L);
+    }
+    if (job->log) {
+      if (global) logarithm(job->log, G, feature_global);
+      if (local) logarithm(job->log, L, feature_local);
+    }
+    Out* out[LANES];
+    bool roomy[LANES];
+    for (int l = 0; l < count; ++l) {
+      const Lane& lane = g.lanes[l];
+      out[l] = k > lane.n_windows ? nullptr
+                                  : (Out*)job->out + job->out_starts[lane.series] +
+                                        (k - 1) * job->token_stride + origin;
+      // Only a sole writer may spill into its next tokens, which it is about to write.
+      roomy[l] = job->token_stride == features && (lane.n_windows - k + 1) * features >= LANES;
+    }
+    store_features(feature, features, out, roomy, count);
+  }
+}
+
+static void forward(const RfJob* job, const int64_t* members, int count, void* scratch) {
+  if (job->out_dtype == RF_F32)
+    forward_group<float>(job, members, count, scratch);
+  else
+    forward_group<double>(job, members, count, scratch);
+}
+
+// ---- backward -------------------------------------------------------------------------------
+
+// Adds the gradient of one lane's rows to the values: D[s] is dL/d(shaped row s). Undoes
+// shape_rows and start_row.
+static void scatter(const RfJob* job, const Lane& lane, int l, const Window& w, int64_t k, const V* D,
+                    int d) {
+  const int time = job->time_scale ? 1 : 0, C = job->channels;
+  S* out = (S*)job->grad_values + job->starts[lane.series] * C;
+  const Cut p = lane.cuts[k - 1], q = lane.cuts[k];
+  const int64_t end = (int64_t)w.end[l];
+  if (end == 0) return;
+  for (int c = 0; c < C; ++c) {
+    S held = 0;  // gradient of rows that repeat a later-found kept row
+    for (int64_t s = w.max_end; s > end; --s) held += D[s * d + time + c][l];
+    held += D[end * d + time + c][l];
+    const S at_end = (S)(q.alpha > 0 ? q.alpha : 1.0);
+    out[(p.a + end) * C + c] += at_end * held;
+    if (q.alpha > 0) out[q.a * C + c] += (1 - at_end) * held;
+    held = 0;
+    for (int64_t s = end - 1; s >= 1; --s) {
+      held += D[s * d + time + c][l];
+      const int64_t i = p.a + s;
+      if (i < p.b && p.alpha > 0) continue;  // dropped points right after the start
+      if (lane.kept && !((lane.kept[i >> 5] >> (i & 31)) & 1)) continue;
+      out[i * C + c] += held;
+      held = 0;
+    }
+    held += D[time + c][l];
+    out[p.a * C + c] += (S)(1 - p.alpha) * held;
+    if (p.alpha > 0) out[p.b * C + c] += (S)p.alpha * held;
+  }
+}
+
+// Values of a base_rows row: a view that starts from the origin depends on its first value.
+static void scatter_base(const RfJob* job, const Lane& lane, int l, int64_t k, const V* dx, int d) {
+  const int time = job->time_scale ? 1 : 0, C = job->channels;
+  S* out = (S*)job->grad_values + job->starts[lane.series] * C;
+  const Cut p = lane.cuts[k - 1];
+  for (int c = 0; c < C; ++c) {
+    out[p.a * C + c] += (S)(1 - p.alpha) * dx[time + c][l];
+    if (p.alpha > 0) out[p.b * C + c] += (S)p.alpha * dx[time + c][l];
+  }
+}
+
+template <class Out>
+static void backward_group(const RfJob* job, const int64_t* members, int count, void* scratch,
+                           int64_t max_rows) {
+  Arena arena = {(char*)scratch};
+  Group g;
+  open_group(job, members, count, arena, g);
+  const int d = job->channels + (job->time_scale ? 1 : 0), n = job->depth;
+  Engine engine;
+  engine.init(d, n);
+  Rows rows = take_rows(job, arena, max_rows, d);
+  engine.scratch(arena, rows.capacity);
+  const bool global = job->views & RF_GLOBAL, local = job->views & RF_LOCAL;
+  const int64_t words = engine.words;
+  V* G = arena.take<V>((size_t)words);       // global signature before the window
+  V* L = arena.take<V>((size_t)words);       // of the window
+  V* dG = arena.take<V>((size_t)words);      // dL/d(global after the window)
+  V* dL = arena.take<V>((size_t)words);
+  V* in = arena.take<V>((size_t)words);
+  V* state = arena.take<V>((size_t)words);
+  Adjoint A;
+  A.tree.d = d, A.tree.n = n;
+  A.tree.P = arena.take<V>((size_t)n * (n + 1) * (rows.capacity + 1));
+  A.E = arena.take<V>((size_t)n * (n + 1) * (rows.capacity + 1));
+  V* x = arena.take<V>((size_t)((rows.capacity + 1) * d));
+  V* dx = arena.take<V>((size_t)((rows.capacity + 1) * d));
+  A.tree.x = x;
+  A.dx = dx;
+  A.a = dL;
+  for (int64_t i = 0; i < words; ++i) dG[i] = V{};
+
+  for (int64_t k = g.windows; k >= 1; --k) {
+    const Out *grad[LANES] = {}, *before[LANES] = {};
+    for (int l = 0; l < count; ++l) {
+      const Lane& lane = g.lanes[l];
+      if (k > lane.n_windows) continue;
+      const int64_t at = job->out_starts[lane.series] + (k - 1) * job->token_stride;
+      grad[l] = (const Out*)job->grad_out + at;
+      before[l] = k > 1 ? (const Out*)job->out + at - job->token_stride : nullptr;
+    }
+    for (int64_t i = 0; i < words; ++i) dL[i] = V{};
+    if (local) {
+      const Out* at[LANES];
+      for (int l = 0; l < LANES; ++l) at[l] = grad[l] ? grad[l] + job->local_at : nullptr;
+      load_features(at, words, dL);
+    }
+    Window w;
+    window_bounds(g.lanes, k, w);
+    const bool base = (job->basepoint & RF_LOCAL) || (k == 1 && (job->basepoint & RF_GLOBAL));
+    int64_t steps = 0;
+    if (base) {
+      base_rows(job, g, k, rows.buffer, d);
+      for (int c = 0; c < d; ++c) x[c] = rows.buffer[d + c];
+      steps = 1;
+    }
+    const int64_t first = steps;
+    if (w.max_end > 0) {
+      const int64_t m = next_block(job, g, w, k, 0, rows, d);
+      for (int64_t i = 0; i < m * d; ++i) x[steps * d + i] = rows.buffer[i + d] - rows.buffer[i];
+      steps += m;
+    }
+    A.tree.steps = steps;
+    if (global) {
+      const Out* at[LANES];
+      for (int l = 0; l < LANES; ++l) at[l] = grad[l] ? grad[l] + job->global_at : nullptr;
+      load_features(at, words, in);
+      for (int64_t i = 0; i < words; ++i) dG[i] += in[i];
+      if (k == 1) {
+        for (int64_t i = 0; i < words; ++i) dL[i] += dG[i];
+      } else {
+        for (int l = 0; l < LANES; ++l) at[l] = before[l] ? before[l] + job->global_at : nullptr;
+        load_features(at, words, G);
+        for (int64_t i = 0; i < engine.state; ++i) state[i] = V{};
+        if (w.max_end > 0) engine.run(state, rows.buffer, w.max_end);
+        engine.all_words(state, L);
+        unchen(dG, dL, G, L, d, n);
+      }
+    }
+    if (steps == 0) continue;
+    for (int64_t i = 0; i < steps * d; ++i) dx[i] = V{};
+    unextend(A);
+    if (base)
+      for (int l = 0; l < count; ++l)
+        if (k <= g.lanes[l].n_windows) scatter_base(job, g.lanes[l], l, k, dx, d);
+    if (w.max_end == 0) continue;
+    // increments -> rows, in place: row s gains x_s and loses x_{s+1}
+    V* D = x;
+    const V* gain = dx + first * d;
+    for (int64_t s = 0; s <= w.max_end; ++s)
+      for (int c = 0; c < d; ++c) {
+        V value = s > 0 ? gain[(s - 1) * d + c] : V{};
+        if (s < w.max_end) value -= gain[s * d + c];
+        D[s * d + c] = value;
+      }
+    for (int l = 0; l < count; ++l)
+      if (k <= g.lanes[l].n_windows) scatter(job, g.lanes[l], l, w, k, D, d);
+  }
+}
+
+static void backward(const RfJob* job, const int64_t* members, int count, void* scratch) {
+  // The rows of a whole window are held at once; the longest window bounds them.
+  int64_t longest = 0;
+  for (int l = 0; l < count; ++l)
+    if (job->lengths[members[l]] > longest) longest = job->lengths[members[l]];
+  if (job->out_dtype == RF_F32)
+    backward_group<float>(job, members, count, scratch, longest);
+  else
+    backward_group<double>(job, members, count, scratch, longest);
+}
+
+#include "stream.h"
+
+extern const RfKernel kernel;
+const RfKernel kernel = {LANES,        scratch_bytes, forward,     backward,
+                         group_bytes,  stream_push,   stream_read, stream_close};
+}  // namespace RF_NAME

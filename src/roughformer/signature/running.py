@@ -1,0 +1,182 @@
+"""Signatures that grow point by point, for many streams at once, in constant memory."""
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from roughformer.errors import InputError
+from roughformer.lifts import View
+from roughformer.signature import library
+from roughformer.signature.engine import Engine, pick_engine
+from roughformer.words import word_count
+
+__all__ = ["RunningSignatures"]
+
+_BITS = {"global": 1, "local": 2}
+
+
+def _mask(which: Any, n: int, name: str) -> npt.NDArray[np.bool_] | None:
+    if which is None:
+        return None
+    mask = np.asarray(which)
+    if mask.dtype != bool or mask.shape != (n,):
+        raise InputError(
+            f"{name} must be a boolean array of shape ({n},), one entry for each stream, got "
+            f"{mask.dtype} {mask.shape}"
+        )
+    return np.ascontiguousarray(mask)
+
+
+class RunningSignatures:
+    """Local and global signatures of ``n_streams`` streams that receive one point at a time.
+
+    ``push`` appends a segment from a stream's last point to a new one; ``close`` ends the window of
+    a stream: what was local is multiplied into the global signature and the local one starts anew.
+    Cost and memory do not depend on how many points have been pushed. The same signatures come
+    from ``multiview_signature`` when windows end at the points where ``close`` was called.
+
+    Large offsets: differences of neighbouring points are taken in ``dtype``; use float64 for values
+    far from zero compared to their movement.
+    """
+
+    def __init__(
+        self,
+        n_streams: int,
+        dim: int,
+        depth: int,
+        *,
+        dtype: Any = np.float32,
+        engine: Engine = "auto",
+    ) -> None:
+        """Streams start without a point: the first ``push`` only says where they begin."""
+        for name, value, least in (
+            ("n_streams", n_streams, 0),
+            ("dim", dim, 1),
+            ("depth", depth, 1),
+        ):
+            if int(value) != value or value < least:
+                raise InputError(f"{name} must be a whole number >= {least}, got {value!r}")
+        self.n_streams, self.dim, self.depth = int(n_streams), int(dim), int(depth)
+        self.dtype = np.dtype(dtype)
+        if self.dtype not in (np.float32, np.float64):
+            raise InputError(f"dtype must be float32 or float64, got {dtype!r}")
+        self.engine = pick_engine(engine)
+        self.n_words = word_count(self.dim, self.depth)
+        self._store: _NativeStore | _TwinStore
+        store = _NativeStore if self.engine == "native" else _TwinStore
+        self._store = store(self.n_streams, self.dim, self.depth, self.dtype)
+
+    def push(self, points: npt.ArrayLike, active: Any = None) -> None:
+        """Move the streams (those of ``active (n_streams,)``) to ``points (n_streams, dim)``."""
+        array = np.ascontiguousarray(points, dtype=self.dtype)
+        if array.shape != (self.n_streams, self.dim):
+            raise InputError(
+                f"points must have shape ({self.n_streams}, {self.dim}), got {array.shape}"
+            )
+        chosen = _mask(active, self.n_streams, "active")
+        good = np.isfinite(array)
+        if not good.all():
+            rows = ~good.all(axis=1) if chosen is None else ~good.all(axis=1) & chosen
+            if rows.any():
+                i = int(np.flatnonzero(rows)[0])
+                raise InputError(
+                    f"point of stream {i} must be finite, got {array[i]}; fill missing channels "
+                    "with their last value, or leave the stream out with active="
+                )
+        self._store.push(array, chosen)
+
+    def read(
+        self,
+        views: Sequence[View] | View = ("global", "local"),
+        out: npt.NDArray[Any] | None = None,
+    ) -> npt.NDArray[Any]:
+        """Signatures so far ``(n_streams, words · views)``; global always stands before local."""
+        names = {views} if isinstance(views, str) else set(views)
+        if not names or names - set(_BITS):
+            raise InputError(f"views must be 'global', 'local' or both, got {views!r}")
+        shape = (self.n_streams, self.n_words * len(names))
+        if out is None:
+            out = np.empty(shape, self.dtype)
+        elif out.shape != shape or out.dtype != self.dtype or not out.flags.c_contiguous:
+            raise InputError(f"out must be a C-contiguous {self.dtype} array of shape {shape}")
+        self._store.read(sum(_BITS[v] for v in names), out)
+        return out
+
+    def close(self, which: Any = None) -> None:
+        """End the window of all streams, or of those in ``which (n_streams,)``."""
+        self._store.close(_mask(which, self.n_streams, "which"))
+
+
+class _NativeStore:
+    """State in the kernel's own layout: groups of lanes, word by word."""
+
+    def __init__(self, n: int, dim: int, depth: int, dtype: np.dtype[Any]) -> None:
+        lib = library.load()
+        assert lib is not None
+        self._lib = lib
+        self._stream = library.Stream(None, n, dim, depth, int(dtype == np.float64))
+        self._ref = ctypes.byref(self._stream)
+        self._raw = np.zeros(lib.rf_stream_bytes(self._ref) + 64, np.uint8)
+        self._stream.state = -(-self._raw.ctypes.data // 64) * 64
+
+    def push(self, points: npt.NDArray[Any], active: npt.NDArray[np.bool_] | None) -> None:
+        pointer = None if active is None else active.ctypes.data
+        self._lib.rf_stream_push(self._ref, points.ctypes.data, pointer)
+
+    def read(self, views: int, out: npt.NDArray[Any]) -> None:
+        self._lib.rf_stream_read(self._ref, views, out.ctypes.data, out.shape[1])
+
+    def close(self, which: npt.NDArray[np.bool_] | None) -> None:
+        self._lib.rf_stream_close(self._ref, None if which is None else which.ctypes.data)
+
+
+class _TwinStore:
+    """The same in torch."""
+
+    def __init__(self, n: int, dim: int, depth: int, dtype: np.dtype[Any]) -> None:
+        import torch
+
+        kind = torch.float64 if dtype == np.float64 else torch.float32
+        self._open = torch.zeros(n, 1, dtype=torch.bool)
+        self._last = torch.zeros(n, dim, dtype=kind)
+        self._local = [torch.zeros(n, dim**k, dtype=kind) for k in range(1, depth + 1)]
+        self._global = [level.clone() for level in self._local]
+
+    def push(self, points: npt.NDArray[Any], active: npt.NDArray[np.bool_] | None) -> None:
+        import torch
+
+        from roughformer.signature.twin import multiply, signature_of_increments
+
+        new = torch.tensor(points)
+        here = torch.ones_like(self._open) if active is None else torch.tensor(active)[:, None]
+        moved = torch.where(here & self._open, new - self._last, torch.zeros_like(new))
+        self._local = multiply(
+            self._local, signature_of_increments(moved[:, None], len(self._local))
+        )
+        self._last = torch.where(here, new, self._last)
+        self._open = self._open | here
+
+    def read(self, views: int, out: npt.NDArray[Any]) -> None:
+        import torch
+
+        from roughformer.signature.twin import multiply
+
+        parts = []
+        if views & _BITS["global"]:
+            parts += multiply(self._global, self._local)
+        if views & _BITS["local"]:
+            parts += self._local
+        out[...] = torch.cat(parts, dim=1).numpy()
+
+    def close(self, which: npt.NDArray[np.bool_] | None) -> None:
+        import torch
+
+        from roughformer.signature.twin import multiply
+
+        chosen = torch.ones_like(self._open) if which is None else torch.tensor(which)[:, None]
+        joint = multiply(self._global, self._local)
+        self._global = [torch.where(chosen, j, g) for j, g in zip(joint, self._global, strict=True)]
+        self._local = [torch.where(chosen, torch.zeros_like(v), v) for v in self._local]
