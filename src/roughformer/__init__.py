@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from roughformer.signature.features import feature_count as feature_count
     from roughformer.signature.features import feature_names as feature_names
     from roughformer.signature.features import memory_estimate as memory_estimate
-    from roughformer.signature.library import describe as engine_info
+    from roughformer.signature.library import engine_info as engine_info
     from roughformer.signature.running import RunningSignatures as RunningSignatures
     from roughformer.windows import Windows as Windows
 
@@ -41,7 +41,6 @@ _HOME = {
     "signature.running": "RunningSignatures",
     "windows": "Windows",
 }
-_RENAMED = {"engine_info": "describe"}
 _MODULE_OF = {name: home for home, names in _HOME.items() for name in names.split()}
 
 __all__ = [*sorted(_MODULE_OF), "__version__"]
@@ -52,7 +51,7 @@ def __getattr__(name: str) -> Any:
     home = _MODULE_OF.get(name)
     if home is None:
         raise AttributeError(f"module 'roughformer' has no attribute {name!r}")
-    value = getattr(import_module(f"roughformer.{home}"), _RENAMED.get(name, name))
+    value = getattr(import_module(f"roughformer.{home}"), name)
     globals()[name] = value
     return value
 

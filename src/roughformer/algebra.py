@@ -116,4 +116,5 @@ def lyndon_brackets(log: Array, d: int, n: int) -> Array:
     solved = np.linalg.solve(
         _bracket_matrix(d, n), np.moveaxis(projected, -1, 0).reshape(projected.shape[-1], -1)
     )
-    return np.moveaxis(solved.reshape(projected.shape[-1], *projected.shape[:-1]), 0, -1)
+    columns = np.asarray(solved, dtype=np.float64)
+    return np.moveaxis(columns.reshape(projected.shape[-1], *projected.shape[:-1]), 0, -1)

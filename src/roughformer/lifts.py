@@ -1,7 +1,7 @@
 """Lifts: channels added to a path before its signature is taken.
 
-``Time``       (t - t_0) over the series' span, or per given unit: makes signatures of reparametrised
-               paths differ, and a path recoverable from its signature.
+``Time``       (t - t_0) over the series' span, or per given unit: tells paths that differ only in
+               speed apart, and makes a path recoverable from its signature.
 ``Lag``        x(t - delay), a delay in time, not in samples; constant x(t_0) before t_0 + delay.
 ``Counts``     how often each channel has been observed so far: missingness as information.
 ``Basepoint``  the view's path starts with a line from the origin: its level is not lost.
@@ -156,7 +156,8 @@ def _collect(lifts: Sequence[Lift | str], view: str) -> ViewLifts:
             raise InputError(f"a lift is one of {get_args(Lift)} or its name, got {lift!r}")
         if getattr(found, name):
             raise InputError(f"the lift {name!r} is given twice for the {view} view")
-        found = replace(found, **{name: True if isinstance(lift, Basepoint) else lift})
+        value: Any = True if isinstance(lift, Basepoint) else lift
+        found = replace(found, **{name: value})
     return found
 
 

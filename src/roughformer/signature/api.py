@@ -172,7 +172,7 @@ def signature(x: Any, depth: int, **options: Any) -> Any:
 
 
 def logsignature(x: Any, depth: int, **options: Any) -> Any:
-    """Log-signature over the whole span of each series in Lyndon coordinates: ``(B, Lyndon words)``.
+    """Log-signature over the span of each series in Lyndon coordinates: ``(B, Lyndon words)``.
 
     ``basis="brackets"`` (default): coordinates in the basis of Lyndon brackets;
     ``basis="words"``: coefficients of the Lyndon words in the tensor logarithm.

@@ -28,7 +28,7 @@ class _NativeSignature(torch.autograd.Function):
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         _, result = ctx.saved_tensors
         out = result.detach().numpy()
         dense = np.ascontiguousarray(grad.detach().numpy(), dtype=out.dtype)

@@ -2,7 +2,8 @@
 
 Over an interval [s, e], with u measured from s, for each channel x and frequency ω:
 
-    ∫ cos ω(u-s) dx(u) = Σ_pieces x' · [sin ω(u-s)]/ω,    ∫ sin ω(u-s) dx(u) = Σ_pieces x' · [-cos ω(u-s)]/ω,
+    ∫ cos ω(u-s) dx(u) = Σ_pieces x' · [sin ω(u-s)] / ω,
+    ∫ sin ω(u-s) dx(u) = Σ_pieces x' · [-cos ω(u-s)] / ω,
 
 x' being the slope of the piece. They are, up to the increment of x, the level-2 signature words
 (cos ω, x) and (sin ω, x) of the path lifted by the clock, exact for any sampling.
@@ -32,7 +33,7 @@ def _frequencies(clock: Clock, duration: npt.NDArray[np.float64]) -> npt.NDArray
     base = np.divide(
         2 * np.pi * clock.spacing, duration, out=np.zeros_like(duration), where=duration > 0
     )
-    return base[..., None] * np.arange(1, clock.count + 1)
+    return np.asarray(base[..., None] * np.arange(1, clock.count + 1))
 
 
 def clock_words_torch(path: Path, cuts: Cuts, clock: Clock, view: str, dtype: Any) -> Tensor:

@@ -26,6 +26,15 @@ class Spans(NamedTuple):
     alpha_start: npt.NDArray[np.float64]
     alpha_end: npt.NDArray[np.float64]
 
+    def windows(self, part: slice) -> "Spans":
+        """Only these windows of every series."""
+        return Spans(
+            self.first[:, part],
+            self.end[:, part],
+            self.alpha_start[:, part],
+            self.alpha_end[:, part],
+        )
+
 
 def window_spans(path: Path, cuts: Cuts) -> Spans:
     """Place each cut at a segment and a fraction of it; outside the points the path is constant."""

@@ -57,7 +57,7 @@ def pick_engine(engine: Engine, device: str = "cpu") -> str:
     if library.load() is not None:
         return "native"
     if engine == "native":
-        raise InputError(f"the native engine is not available: {library.describe()['reason']}")
+        raise InputError(f"the native engine is not available: {library.engine_info()['reason']}")
     return "torch"
 
 

@@ -99,7 +99,7 @@ def layout_of(
     """Check the options and return the layout of a token."""
     if isinstance(channels, int):
         channels = tuple(f"x{i}" for i in range(channels))
-    chosen: tuple[View, ...] = (views,) if isinstance(views, str) else tuple(views)  # type: ignore[assignment]
+    chosen = (views,) if isinstance(views, str) else tuple(views)
     if not chosen or len(set(chosen)) != len(chosen) or any(v not in _VIEWS for v in chosen):
         raise InputError(f"views must be one or both of {_VIEWS}, each once, got {views!r}")
     if isinstance(depth, bool) or int(depth) != depth or not 1 <= depth <= 12:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from roughformer.errors import EngineWarning
 
-__all__ = ["Job", "Log", "Stream", "default_threads", "describe", "load"]
+__all__ = ["Job", "Log", "Stream", "default_threads", "engine_info", "load"]
 
 _ABI = 1
 _P, _L, _I, _D = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32, ctypes.c_double
@@ -106,7 +106,7 @@ def default_threads() -> int:
     return os.cpu_count() or 1
 
 
-def describe() -> dict[str, str | int | list[str]]:
+def engine_info() -> dict[str, str | int | list[str]]:
     """Which engine serves, on which instruction set, with how many threads."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", EngineWarning)

@@ -1,11 +1,11 @@
 """The logarithm of a signature in Lyndon coordinates, as a table that any engine can run.
 
-log S at a word w is Σ over the ways to cut w into j pieces of (-1)^{j+1}/j · Π S(piece). Only Lyndon
-words are wanted; the bracket basis follows by a unitriangular substitution with integers.
+log S at a word w is Σ over the ways to cut w into j pieces of (-1)^{j+1}/j · Π S(piece). Only
+Lyndon words are wanted; the bracket basis follows by a unitriangular substitution with integers.
 """
 
 from functools import lru_cache
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -43,7 +43,7 @@ def log_table(d: int, n: int, brackets: bool) -> LogTable:
             for cuts in combinations(range(1, len(w)), pieces - 1):
                 ends = (0, *cuts, len(w))
                 coef.append((-1.0) ** (pieces + 1) / pieces)
-                factor += [word_index(w[a:b], d) for a, b in zip(ends, ends[1:], strict=False)]
+                factor += [word_index(w[a:b], d) for a, b in pairwise(ends)]
                 factor_ptr.append(len(factor))
         term_ptr.append(len(coef))
     fixes: list[tuple[int, int, int]] = []

@@ -143,7 +143,7 @@ def _local(path: Path, values: Tensor, spans: Spans, depth: int, basepoint: bool
     ]
     if not parts:
         parts = [[values.new_zeros(0, path.dim**k) for k in range(1, depth + 1)]]
-    return [torch.cat(level).unflatten(0, spans.first.shape) for level in zip(*parts, strict=True)]
+    return [torch.cat(level).reshape(*spans.first.shape, -1) for level in zip(*parts, strict=True)]
 
 
 def twin_views(
@@ -161,7 +161,7 @@ def twin_views(
         if basepoint:
             # Only the first window starts from the origin: the others follow on.
             plain = _local(path, values, spans, depth, False)
-            first = _local(path, values, Spans(*(s[:, :1] for s in spans)), depth, True)
+            first = _local(path, values, spans.windows(slice(0, 1)), depth, True)
             local = [torch.cat([f, p[:, 1:]], 1) for f, p in zip(first, plain, strict=True)]
         running: list[Levels] = []
         for k in range(n_windows):

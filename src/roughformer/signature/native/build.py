@@ -89,11 +89,10 @@ def build(verbose: bool = False) -> Path:
         for isa, (width, flags) in isas.items():
             for tag, scalar, double in (("f32", "float", 0), ("f64", "double", 1)):
                 name = f"{isa}_{tag}"
-                jobs.append(
-                    [*common, *flags, f"-I{folder}", f"-DRF_NAME={name}", f"-DRF_BYTES={width}"]
-                    + [f"-DRF_SCALAR={scalar}", f"-DRF_DOUBLE={double}"]
-                    + ["-c", str(HERE / "kernel.cpp"), "-o", f"{folder}/{name}.o"]
-                )
+                defines = [f"-DRF_NAME={name}", f"-DRF_BYTES={width}", f"-DRF_SCALAR={scalar}"]
+                defines += [f"-DRF_DOUBLE={double}", f"-I{folder}"]
+                files = ["-c", str(HERE / "kernel.cpp"), "-o", f"{folder}/{name}.o"]
+                jobs.append([*common, *flags, *defines, *files])
         if verbose:
             print(f"compiling {len(jobs)} units with {compiler}", file=sys.stderr)
         with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
