@@ -71,8 +71,11 @@ def keep_mask(
             while alive and interior[order[alive - 1]] < i:
                 alive -= 1
             now = order[:alive]
-            word = _mix(keys[now] + _U32(i & 0xFFFFFFFF) * _GOLDEN).astype(np.uint64)
-            chosen = (word * left[now].astype(np.uint64)) >> np.uint64(32) < need[now]
+            word = _mix(keys[now] + _U32(i & 0xFFFFFFFF) * _GOLDEN)
+            # 23 bits and float32, as the kernel does it: u <= 1 - 2^-23 makes u · left < left even
+            # after rounding, so that exactly `need` points are kept whatever comes.
+            u = (word >> _U32(9)).astype(np.float32) * np.float32(2.0**-23)
+            chosen = u * left[now].astype(np.float32) < need[now].astype(np.float32)
             keep[start[now] + i] = chosen
             need[now] -= chosen
             left[now] -= 1

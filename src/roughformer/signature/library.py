@@ -34,7 +34,7 @@ class Job(ctypes.Structure):
         *((name, _P) for name in ("out", "out_starts", "grad_out", "grad_values")),
         ("log", ctypes.POINTER(Log)),
         *((name, _L) for name in ("n_rows", "n_times", "n_series")),
-        *((name, _L) for name in ("token_stride", "global_at", "local_at")),
+        *((name, _L) for name in ("token_stride", "global_at", "local_at", "out_bytes")),
         ("drop", _D),
         *((name, _I) for name in ("value_dtype", "compute_dtype", "out_dtype")),
         *((name, _I) for name in ("channels", "depth", "views", "basepoint", "uniform", "threads")),

@@ -66,12 +66,6 @@ def _rebuild_plan(d: int, n: int) -> list[_Rebuild]:
     return [_Rebuild(w) for w in all_words(d, n) if w not in tracked]
 
 
-def _horner_nodes(tracked: tuple[Word, ...], k: int) -> list[Word]:
-    """Prefixes (length 1 ... k-1) of the tracked words of length k, shortest first."""
-    nodes = {w[:m] for w in tracked if len(w) == k for m in range(1, k)}
-    return sorted(nodes, key=lambda w: (len(w), w))
-
-
 def _scaled(letter: int, divisor: int) -> str:
     return f"x{letter}" if divisor == 1 else f"x{letter}d{divisor}"
 
@@ -85,21 +79,30 @@ def _scale_letters(d: int, n: int) -> str:
 
 
 def _step(d: int, n: int, tracked: tuple[Word, ...]) -> str:
-    """One Horner step on the variables s<word>, given x0 ... x<d-1> and their fractions."""
+    """One Horner step on the variables s<word>, given x0 ... x<d-1> and their fractions.
+
+    Longest words first, because they read the old values of shorter ones; depth first within a
+    length, so that few partial sums are alive at a time and most stay in registers.
+    """
     lines = []
-    for k in range(n, 0, -1):  # longest words first: they read the old values of shorter ones
-        for p in _horner_nodes(tracked, k):
-            scaled = _scaled(p[-1], k - len(p) + 1)
-            here = _name("s", p)
-            value = f"{scaled} + {here}"
-            if len(p) > 1:
-                value = f"{_name(f'p{k}_', p[:-1])} * {scaled} + {here}"
-            lines.append(f"const V {_name(f'p{k}_', p)} = {value};")
-        for w in tracked:
-            if len(w) != k:
-                continue
-            gain = f"x{w[0]}" if k == 1 else f"{_name(f'p{k}_', w[:-1])} * x{w[-1]}"
-            lines.append(f"{_name('s', w)} += {gain};")
+    for k in range(n, 0, -1):
+        goals = [w for w in tracked if len(w) == k]
+
+        def descend(p: Word, k: int = k, goals: list[Word] = goals) -> None:
+            if len(p) == k - 1:
+                before = _name(f"p{k}_", p)
+                for w in goals:
+                    if w[:-1] == p:
+                        gain = f"{before} * x{w[-1]}" if p else f"x{w[-1]}"
+                        lines.append(f"{_name('s', w)} += {gain};")
+                return
+            for q in sorted({w[: len(p) + 1] for w in goals if w[: len(p)] == p}):
+                scaled = _scaled(q[-1], k - len(q) + 1)
+                product = f"{_name(f'p{k}_', p)} * {scaled}" if p else scaled
+                lines.append(f"const V {_name(f'p{k}_', q)} = {product} + {_name('s', q)};")
+                descend(q)
+
+        descend(())
     return "\n".join(lines) + "\n"
 
 

@@ -2,6 +2,9 @@
 // Compiled once per (RF_NAME, RF_BYTES, RF_DOUBLE); no C++ library templates, so that nothing
 // compiled for a newer processor can be merged into code that runs on an older one.
 #include "abi.h"
+#ifdef RF_X86
+#include <immintrin.h>
+#endif
 
 namespace RF_NAME {
 #include "lanes.h"
@@ -135,6 +138,49 @@ static void load_features(const In* const* in, int64_t n, V* feature) {
   }
 }
 
+// Results far larger than the caches are written past them (non-temporal stores): the processor
+// then need not read each line of the output before it is overwritten. Tokens are collected per
+// lane first, because such stores pay only for whole cache lines.
+#ifdef RF_X86
+static inline void stream_line(char* to, const char* from) {
+#if RF_BYTES == 64
+  _mm512_stream_si512((__m512i*)to, _mm512_loadu_si512((const void*)from));
+#elif RF_BYTES == 32
+  for (int i = 0; i < 64; i += 32)
+    _mm256_stream_si256((__m256i*)(to + i), _mm256_loadu_si256((const __m256i*)(from + i)));
+#else
+  for (int i = 0; i < 64; i += 16)
+    _mm_stream_si128((__m128i*)(to + i), _mm_loadu_si128((const __m128i*)(from + i)));
+#endif
+}
+static inline void stream_fence() { _mm_sfence(); }
+#else
+static inline void stream_line(char* to, const char* from) { memcpy(to, from, 64); }
+static inline void stream_fence() {}
+#endif
+
+static void stream_copy(char* to, const char* from, size_t n) {
+  size_t head = (64 - ((uintptr_t)to & 63)) & 63;
+  if (head > n) head = n;
+  memcpy(to, from, head);
+  size_t i = head;
+  for (; i + 64 <= n; i += 64) stream_line(to + i, from + i);
+  memcpy(to + i, from + i, n - i);
+}
+
+// How much is collected before it is streamed out: whole tokens, or a part of a large one.
+struct Staging {
+  int64_t tokens;    // 0: results are small, write directly
+  int64_t features;  // of one token that are stored at a time
+};
+
+static Staging staging_for(const RfJob* job, int64_t features) {
+  const int64_t room = (64 << 10) / (LANES * (job->out_dtype == RF_F32 ? 4 : 8));
+  if (job->token_stride != features || job->out_bytes < (64 << 20)) return {0, features};
+  if (features > room) return {1, room};
+  return {room / features, features};
+}
+
 // ---- a group --------------------------------------------------------------------------------
 
 struct Group {
@@ -142,6 +188,7 @@ struct Group {
   int count;
   int64_t windows;  // of the lane with the most
   bool masked;
+  CutRow* cuts;  // windows + 1
 };
 
 static int64_t block_rows(const RfJob* job, int64_t max_rows, int backward) {
@@ -164,9 +211,9 @@ static size_t scratch_bytes(const RfJob* job, int64_t max_rows, int64_t max_wind
     vectors += 2 * tree_vectors(rows, n) + (size_t)(3 * (rows + 1) * d) + 64;
   size_t bytes = vectors * sizeof(V);
   bytes += (size_t)LANES * (size_t)((rows + 1) * job->channels + LANES) * 8;  // spill
-  bytes += (size_t)LANES * (size_t)(max_windows + 1) * sizeof(Cut);
+  bytes += (size_t)(max_windows + 1) * sizeof(CutRow);
   bytes += (size_t)LANES * (size_t)(max_rows / 32 + 3) * 4;
-  return bytes + 64 * 64;
+  return bytes + (128 << 10) + 64 * 64;  // staging, alignment
 }
 
 // Scratch starts with a flag: cuts of a uniform batch are placed once per thread.
@@ -185,6 +232,7 @@ static void open_group(const RfJob* job, const int64_t* members, int count, Aren
     lane.times = job->times + job->time_starts[b];
     lane.length = job->lengths[b];
     lane.n_windows = job->n_windows[b];
+    lane.cuts = job->cuts + job->cut_starts[b];
     lane.kept = nullptr;
     if (l < count && lane.n_windows > g.windows) g.windows = lane.n_windows;
   }
@@ -192,38 +240,21 @@ static void open_group(const RfJob* job, const int64_t* members, int count, Aren
     for (int l = 0; l < count; ++l)
       g.lanes[l].kept = bits[l] = arena.take<uint32_t>((size_t)(g.lanes[l].length / 32 + 2));
   if (job->keys) {
-    int l = 0;
-    for (; l < count; l += 4) {
-      const int m = count - l < 4 ? count - l : 4;
-      uint32_t key[4];
-      int64_t length[4];
-      for (int q = 0; q < m; ++q) {
-        key[q] = job->keys[g.lanes[l + q].series];
-        length[q] = g.lanes[l + q].length;
-      }
-      if (m == 4)
-        thin<4>(key, length, job->drop, bits + l);
-      else
-        for (int q = 0; q < m; ++q) thin<1>(key + q, length + q, job->drop, bits + l + q);
+    uint32_t key[LANES];
+    int64_t length[LANES];
+    for (int l = 0; l < count; ++l) {
+      key[l] = job->keys[g.lanes[l].series];
+      length[l] = g.lanes[l].length;
     }
+    thin(key, length, job->drop, bits, count);
   } else if (job->keep) {
     for (int l = 0; l < count; ++l)
       pack_bits(job->keep + job->starts[g.lanes[l].series], g.lanes[l].length, bits[l]);
   }
-  Cut* first = nullptr;
-  for (int l = 0; l < LANES; ++l) {
-    Lane& lane = g.lanes[l];
-    if (l >= count || (job->uniform && l > 0)) {
-      lane.cuts = first;
-      lane.kept = g.lanes[0].kept;
-      continue;
-    }
-    lane.cuts = arena.take<Cut>((size_t)lane.n_windows + 1);
-    if (!first) first = lane.cuts;
-    if (job->uniform && *placed == 1) continue;
-    place_cuts(lane, job->cuts + job->cut_starts[lane.series]);
-    *placed = 1;
-  }
+  for (int l = count; l < LANES; ++l) g.lanes[l].kept = g.lanes[0].kept;
+  g.cuts = arena.take<CutRow>((size_t)g.windows + 1);
+  if (!(job->uniform && *placed == 1)) place_cuts(g.lanes, job->uniform ? 1 : count, g.windows, g.cuts);
+  *placed = 1;
 }
 
 static Rows take_rows(const RfJob* job, Arena& arena, int64_t capacity, int d) {
@@ -244,10 +275,7 @@ static int64_t next_block(const RfJob* job, const Group& g, const Window& w, int
   if (from == 0) {
     if (job->time_scale) rows.base[0] = V{};
     load_rows(job, g.lanes, w, 0, n + 1, rows, 0, d, true);
-    V start[256];
-    V* row = d <= 256 ? start : rows.raw_last;  // raw_last is set right below
-    start_row(job, g.lanes, w, k, row, d, rows);
-    for (int c = 0; c < d; ++c) rows.buffer[c] = row[c];
+    start_row(job, g.lanes, w, g.cuts[k - 1], rows.buffer, d, rows, g.masked);
     for (int c = 0; c < d; ++c) rows.raw_last[c] = V{};
   } else {
     for (int c = 0; c < d; ++c) rows.buffer[c] = rows.buffer[rows.capacity * d + c];
@@ -264,11 +292,10 @@ static void base_rows(const RfJob* job, const Group& g, int64_t k, V* rows, int 
   for (int l = 0; l < LANES; ++l) {
     const Lane& lane = g.lanes[l];
     if (k > lane.n_windows) continue;
-    const Cut p = lane.cuts[k - 1];
+    const CutRow& p = g.cuts[k - 1];
     for (int c = time; c < d; ++c) {
-      const S a = value_of(job, lane, p.a, c - time);
-      rows[d + c][l] =
-          p.alpha > 0 ? a + (S)p.alpha * (value_of(job, lane, p.b, c - time) - a) : a;
+      const S a = value_of(job, lane, p.a[l], c - time);
+      rows[d + c][l] = a + p.alpha[l] * (value_of(job, lane, p.b[l], c - time) - a);
     }
   }
 }
@@ -303,9 +330,14 @@ static void forward_group(const RfJob* job, const int64_t* members, int count, v
   V* state = engine.special ? arena.take<V>((size_t)engine.state) : L;
   const int64_t features = size * ((int)global + (int)local);
 
+  const Staging staging = staging_for(job, features);
+  const int64_t lane_room = staging.tokens * staging.features;
+  Out* stage = arena.take<Out>((size_t)(lane_room * LANES));
+  int64_t waiting = 0;  // tokens of each lane in the stage
+
   for (int64_t k = 1; k <= g.windows; ++k) {
     Window w;
-    window_bounds(g.lanes, k, w);
+    window_bounds(g.cuts[k - 1], g.cuts[k], w);
     for (int64_t i = 0; i < engine.state; ++i) state[i] = V{};
     if ((job->basepoint & RF_LOCAL) || (k == 1 && (job->basepoint & RF_GLOBAL))) {
       // A view with a basepoint is computed in a call of its own (see engine.py), so the
@@ -339,8 +371,32 @@ static void forward_group(const RfJob* job, const int64_t* members, int count, v
       // Only a sole writer may spill into its next tokens, which it is about to write.
       roomy[l] = job->token_stride == features && (lane.n_windows - k + 1) * features >= LANES;
     }
-    store_features(feature, features, out, roomy, count);
+    if (staging.tokens == 0) {
+      store_features(feature, features, out, roomy, count);
+      continue;
+    }
+    for (int64_t e = 0; e < features; e += staging.features) {
+      const int64_t part = features - e < staging.features ? features - e : staging.features;
+      Out* aside[LANES];
+      for (int l = 0; l < count; ++l) {
+        aside[l] = stage + l * lane_room + waiting * features;
+        roomy[l] = (staging.tokens - waiting) * features >= LANES;
+      }
+      store_features(feature + e, part, aside, roomy, count);
+      if (part == features && waiting + 1 < staging.tokens && k < g.windows) break;
+      const int64_t first = k - 1 - waiting;  // windows before those in the stage
+      for (int l = 0; l < count; ++l) {
+        int64_t n = g.lanes[l].n_windows - first;
+        n = n < 0 ? 0 : n > waiting + 1 ? waiting + 1 : n;
+        Out* to = (Out*)job->out + job->out_starts[g.lanes[l].series] + first * features + e;
+        stream_copy((char*)to, (const char*)(stage + l * lane_room),
+                    (size_t)(n * part) * sizeof(Out));
+      }
+      if (e + part == features) waiting = -1;
+    }
+    ++waiting;
   }
+  if (staging.tokens) stream_fence();
 }
 
 static void forward(const RfJob* job, const int64_t* members, int count, void* scratch) {
@@ -354,43 +410,42 @@ static void forward(const RfJob* job, const int64_t* members, int count, void* s
 
 // Adds the gradient of one lane's rows to the values: D[s] is dL/d(shaped row s). Undoes
 // shape_rows and start_row.
-static void scatter(const RfJob* job, const Lane& lane, int l, const Window& w, int64_t k, const V* D,
+static void scatter(const RfJob* job, const Group& g, int l, const Window& w, int64_t k, const V* D,
                     int d) {
+  const Lane& lane = g.lanes[l];
   const int time = job->time_scale ? 1 : 0, C = job->channels;
   S* out = (S*)job->grad_values + job->starts[lane.series] * C;
-  const Cut p = lane.cuts[k - 1], q = lane.cuts[k];
+  const int64_t a = g.cuts[k - 1].a[l], b = g.cuts[k - 1].b[l], before_end = g.cuts[k].a[l];
+  const S alpha = g.cuts[k - 1].alpha[l], at_end = (S)w.alpha_end[l];
   const int64_t end = (int64_t)w.end[l];
   if (end == 0) return;
   for (int c = 0; c < C; ++c) {
-    S held = 0;  // gradient of rows that repeat a later-found kept row
-    for (int64_t s = w.max_end; s > end; --s) held += D[s * d + time + c][l];
-    held += D[end * d + time + c][l];
-    const S at_end = (S)(q.alpha > 0 ? q.alpha : 1.0);
-    out[(p.a + end) * C + c] += at_end * held;
-    if (q.alpha > 0) out[q.a * C + c] += (1 - at_end) * held;
+    S held = 0;  // gradient of rows that repeat an earlier one
+    for (int64_t s = w.max_end; s >= end; --s) held += D[s * d + time + c][l];
+    out[(a + end) * C + c] += at_end * held;
+    out[before_end * C + c] += (1 - at_end) * held;
     held = 0;
     for (int64_t s = end - 1; s >= 1; --s) {
       held += D[s * d + time + c][l];
-      const int64_t i = p.a + s;
-      if (i < p.b && p.alpha > 0) continue;  // dropped points right after the start
+      const int64_t i = a + s;
       if (lane.kept && !((lane.kept[i >> 5] >> (i & 31)) & 1)) continue;
       out[i * C + c] += held;
       held = 0;
     }
     held += D[time + c][l];
-    out[p.a * C + c] += (S)(1 - p.alpha) * held;
-    if (p.alpha > 0) out[p.b * C + c] += (S)p.alpha * held;
+    out[a * C + c] += (1 - alpha) * held;
+    out[b * C + c] += alpha * held;
   }
 }
 
-// Values of a base_rows row: a view that starts from the origin depends on its first value.
-static void scatter_base(const RfJob* job, const Lane& lane, int l, int64_t k, const V* dx, int d) {
+// The line from the origin: a view with a basepoint depends on its first value itself.
+static void scatter_base(const RfJob* job, const Group& g, int l, int64_t k, const V* dx, int d) {
   const int time = job->time_scale ? 1 : 0, C = job->channels;
-  S* out = (S*)job->grad_values + job->starts[lane.series] * C;
-  const Cut p = lane.cuts[k - 1];
+  S* out = (S*)job->grad_values + job->starts[g.lanes[l].series] * C;
+  const CutRow& p = g.cuts[k - 1];
   for (int c = 0; c < C; ++c) {
-    out[p.a * C + c] += (S)(1 - p.alpha) * dx[time + c][l];
-    if (p.alpha > 0) out[p.b * C + c] += (S)p.alpha * dx[time + c][l];
+    out[p.a[l] * C + c] += (1 - p.alpha[l]) * dx[time + c][l];
+    out[p.b[l] * C + c] += p.alpha[l] * dx[time + c][l];
   }
 }
 
@@ -440,7 +495,7 @@ static void backward_group(const RfJob* job, const int64_t* members, int count, 
       load_features(at, words, dL);
     }
     Window w;
-    window_bounds(g.lanes, k, w);
+    window_bounds(g.cuts[k - 1], g.cuts[k], w);
     const bool base = (job->basepoint & RF_LOCAL) || (k == 1 && (job->basepoint & RF_GLOBAL));
     int64_t steps = 0;
     if (base) {
@@ -476,7 +531,7 @@ static void backward_group(const RfJob* job, const int64_t* members, int count, 
     unextend(A);
     if (base)
       for (int l = 0; l < count; ++l)
-        if (k <= g.lanes[l].n_windows) scatter_base(job, g.lanes[l], l, k, dx, d);
+        if (k <= g.lanes[l].n_windows) scatter_base(job, g, l, k, dx, d);
     if (w.max_end == 0) continue;
     // increments -> rows, in place: row s gains x_s and loses x_{s+1}
     V* D = x;
@@ -488,7 +543,7 @@ static void backward_group(const RfJob* job, const int64_t* members, int count, 
         D[s * d + c] = value;
       }
     for (int l = 0; l < count; ++l)
-      if (k <= g.lanes[l].n_windows) scatter(job, g.lanes[l], l, w, k, D, d);
+      if (k <= g.lanes[l].n_windows) scatter(job, g, l, w, k, D, d);
   }
 }
 

@@ -17,6 +17,8 @@ enum { LANES = RF_BYTES / sizeof(S) };
 typedef S V __attribute__((vector_size(RF_BYTES)));
 typedef I M __attribute__((vector_size(RF_BYTES)));
 typedef S VU __attribute__((vector_size(RF_BYTES), aligned(1), may_alias));
+typedef uint32_t U32 __attribute__((vector_size(LANES * 4)));
+typedef int32_t I32 __attribute__((vector_size(LANES * 4)));
 typedef float VF __attribute__((vector_size(LANES * 4)));
 typedef double VD __attribute__((vector_size(LANES * 8)));
 typedef float VFU __attribute__((vector_size(LANES * 4), aligned(1), may_alias));

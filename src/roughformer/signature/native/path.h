@@ -4,24 +4,26 @@
 #include "abi.h"
 #include "lanes.h"
 
-// Where a cut time falls in a series: between the kept points a and b at fraction alpha
-// (alpha = 0: exactly at a, or outside the series, where the path is constant).
-struct Cut {
-  int32_t a, b;
-  double alpha;
+// Where one cut time of every lane falls in its series: between the kept points a and b at
+// fraction alpha (alpha = 0 and b = a: exactly at a, or outside the series, where the path is
+// constant). Lanes with fewer windows repeat their last cut, so that nothing moves any more.
+struct alignas(RF_BYTES) CutRow {
+  S alpha[LANES];
+  int32_t a[LANES], b[LANES];
 };
 
 struct Lane {
   const void* values;  // first row
   const double* times;
+  const double* cuts;  // n_windows + 1 times
   int64_t length, n_windows, series;
-  Cut* cuts;           // n_windows + 1
-  uint32_t* kept;      // bitmap of kept points, null if all are
+  const uint32_t* kept;  // bitmap of kept points, null if all are
 };
 
 // ---- thinning -------------------------------------------------------------------------------
 
-static inline uint32_t mix32(uint32_t x) {  // dropping.py: _mix
+
+static inline U32 mix32(U32 x) {  // dropping.py: _mix
   x ^= x >> 16;
   x *= 0x7FEB352Du;
   x ^= x >> 15;
@@ -29,33 +31,40 @@ static inline uint32_t mix32(uint32_t x) {  // dropping.py: _mix
   return x ^ (x >> 16);
 }
 
-// Selection sampling as in dropping.py. The chain "kept so far" is sequential, so four series are
-// interleaved by the caller's compiler-visible loop to hide its latency.
-template <int K>
-static void thin(const uint32_t* key, const int64_t* length, double fraction, uint32_t* const* bits) {
-  uint64_t need[K], left[K];
+// Selection sampling as in dropping.py, all lanes at once; writes the bitmaps of kept points.
+static void thin(const uint32_t* keys, const int64_t* length, double fraction, uint32_t* const* bits,
+                 int count) {
+  U32 key = {};
+  I32 need = {}, left = {};
   int64_t longest = 0;
-  for (int q = 0; q < K; ++q) {
-    const int64_t inner = length[q] > 2 ? length[q] - 2 : 0;
-    int64_t drop = (int64_t)__builtin_floor(fraction * (double)length[q] + 0.5);
+  for (int l = 0; l < count; ++l) {
+    const int64_t inner = length[l] > 2 ? length[l] - 2 : 0;
+    int64_t drop = (int64_t)__builtin_floor(fraction * (double)length[l] + 0.5);
     if (drop > inner) drop = inner;
-    need[q] = (uint64_t)(inner - drop);
-    left[q] = (uint64_t)inner;
-    if (length[q] > longest) longest = length[q];
-    for (int64_t w = 0; w <= length[q] / 32 + 1; ++w) bits[q][w] = 0;
-    bits[q][0] |= 1u;
-    bits[q][(length[q] - 1) >> 5] |= 1u << ((length[q] - 1) & 31);
+    key[l] = keys[l];
+    need[l] = (int32_t)(inner - drop);
+    left[l] = (int32_t)inner;
+    if (length[l] > longest) longest = length[l];
   }
-  uint32_t counter = 0;
-  for (int64_t i = 1; i < longest - 1; ++i) {
-    counter += 0x9E3779B9u;
-    for (int q = 0; q < K; ++q) {
-      if (left[q] == 0) continue;
-      const uint64_t chosen = (((uint64_t)mix32(key[q] + counter) * left[q]) >> 32) < need[q];
-      need[q] -= chosen;
-      left[q] -= 1;
-      bits[q][i >> 5] |= (uint32_t)chosen << (i & 31);
+  for (int64_t word = 0; word * 32 < longest; ++word) {
+    I32 kept = {};
+    for (int64_t q = word ? 0 : 1; q < 32; ++q) {
+      const uint32_t i = (uint32_t)(word * 32 + q);
+      const I32 h = (I32)(mix32(key + (i * 0x9E3779B9u)) >> 9);
+      const VF u = __builtin_convertvector(h, VF) * 1.1920928955078125e-07f;
+      const I32 keep = (u * __builtin_convertvector(left, VF)) < __builtin_convertvector(need, VF);
+      need += keep;  // keep is -1 where true
+      left += left > 0;
+      kept |= keep & (int32_t)(1u << q);
     }
+    for (int l = 0; l < count; ++l)
+      if (word <= (length[l] - 1) >> 5) bits[l][word] = (uint32_t)kept[l];
+  }
+  for (int l = 0; l < count; ++l) {
+    const int64_t last = length[l] - 1;
+    bits[l][0] |= 1u;
+    bits[l][last >> 5] |= 1u << (last & 31);
+    bits[l][(last >> 5) + 1] = 0;
   }
 }
 
@@ -98,65 +107,77 @@ static inline uint32_t kept_32(const uint32_t* bits, int64_t from, int64_t lengt
 
 // ---- cuts -----------------------------------------------------------------------------------
 
-// Largest i with t[i] <= c, given t[0] <= c < t[n-1]; starts from a guess, so that evenly spread
-// cuts cost a few comparisons and touch few cache lines.
+// Largest i in [low, n-2] with t[i] <= c, given t[low] <= c < t[n-1]. Evenly spread cuts are
+// `stride` points apart: look around there first. No branch depends on the data while the guess is
+// good, so the searches of the lanes overlap in the processor.
 static inline int64_t last_at_or_before(const double* t, int64_t n, double c, int64_t low,
-                                        int64_t guess) {
-  int64_t high = n - 1;  // invariant: t[low] <= c < t[high]
-  if (guess > low && guess < high) {
-    if (t[guess] <= c) {
-      low = guess;
-      for (int64_t step = 1; low + step < high; step *= 2) {
-        if (t[low + step] > c) {
-          high = low + step;
-          break;
-        }
-        low += step;
+                                        int64_t stride) {
+  const int64_t reach = stride / 2 + 2, guess = low + stride;
+  int64_t size = reach;
+  if (guess + reach < n && reach <= stride) {
+    const int64_t from = guess - (int64_t)(t[guess] > c) * reach;  // no branch: a coin toss
+    __builtin_prefetch(t + guess + 2 * stride);
+    if (t[from] <= c && c < t[from + reach]) {
+      low = from;
+      while (size > 1) {
+        const int64_t half = size / 2;
+        low += t[low + half] <= c ? half : 0;
+        size -= half;
       }
-    } else {
-      high = guess;
-      for (int64_t step = 1; high - step > low; step *= 2) {
-        if (t[high - step] <= c) {
-          low = high - step;
-          break;
-        }
-        high -= step;
-      }
+      return low;
     }
   }
-  while (high - low > 1) {
-    const int64_t middle = low + (high - low) / 2;
-    if (t[middle] <= c)
-      low = middle;
-    else
-      high = middle;
+  size = size < n - 1 - low ? size : n - 1 - low;
+  while (t[low + size] <= c) {
+    low += size;
+    size = 2 * size < n - 1 - low ? 2 * size : n - 1 - low;
+  }
+  while (size > 1) {
+    const int64_t half = size / 2;
+    low += t[low + half] <= c ? half : 0;
+    size -= half;
   }
   return low;
 }
 
-static void place_cuts(const Lane& lane, const double* cuts) {
-  const double* t = lane.times;
-  const int64_t n = lane.length;
-  int64_t low = 0, stride = n / (lane.n_windows > 0 ? lane.n_windows : 1);
-  for (int64_t k = 0; k <= lane.n_windows; ++k) {
-    const double c = cuts[k];
-    Cut cut = {0, 0, 0.0};
-    if (c >= t[n - 1]) {
-      cut.a = cut.b = (int32_t)(n - 1);
-    } else if (c > t[0]) {
-      const int64_t i = last_at_or_before(t, n, c, low, low + stride);
-      stride = i - low;
-      low = i;
-      int64_t a = i, b = i + 1;
-      if (lane.kept) {
-        a = kept_at_or_before(lane.kept, i);
-        b = kept_after(lane.kept, i);
+static void place_cuts(const Lane* lanes, int count, int64_t windows, CutRow* rows) {
+  int64_t low[LANES], stride[LANES];
+  for (int l = 0; l < count; ++l) {
+    low[l] = 0;
+    stride[l] = lanes[l].length / (lanes[l].n_windows > 0 ? lanes[l].n_windows : 1);
+  }
+  for (int64_t k = 0; k <= windows; ++k) {
+    CutRow& row = rows[k];
+    double part[LANES], gap[LANES];  // alpha = part / gap, divided for all lanes at once
+    for (int l = 0; l < count; ++l) {
+      const Lane& lane = lanes[l];
+      const double* t = lane.times;
+      const int64_t n = lane.length;
+      const double c = lane.cuts[k <= lane.n_windows ? k : lane.n_windows];
+      int64_t a = 0, b = 0;
+      part[l] = 0, gap[l] = 1;
+      if (c >= t[n - 1]) {
+        a = b = n - 1;
+      } else if (c > t[0]) {
+        low[l] = last_at_or_before(t, n, c, low[l], stride[l]);
+        a = low[l], b = a + 1;
+        if (lane.kept) {
+          b = kept_after(lane.kept, a);
+          a = kept_at_or_before(lane.kept, a);
+        }
+        part[l] = c - t[a];
+        gap[l] = t[b] - t[a];
       }
-      cut.a = (int32_t)a;
-      cut.b = (int32_t)(c > t[a] ? b : a);
-      cut.alpha = c > t[a] ? (c - t[a]) / (t[b] - t[a]) : 0.0;
+      row.a[l] = (int32_t)a;
+      row.b[l] = (int32_t)b;
     }
-    lane.cuts[k] = cut;
+    for (int l = count; l < LANES; ++l) {
+      row.a[l] = row.a[0], row.b[l] = row.b[0];
+      part[l] = part[0], gap[l] = gap[0];
+    }
+    for (int l = 0; l < LANES; ++l) row.alpha[l] = (S)(part[l] / gap[l]);
+    // A cut so close to a point that the fraction rounds to nothing is at that point.
+    for (int l = 0; l < LANES; ++l) row.b[l] = row.alpha[l] > 0 ? row.b[l] : row.a[l];
   }
 }
 
@@ -178,28 +199,21 @@ struct Rows {
   int64_t capacity;
 };
 
-static void window_bounds(const Lane* lanes, int64_t k, Window& w) {
-  w.min_end = INT64_MAX;
-  w.max_end = 0;
+static void window_bounds(const CutRow& start, const CutRow& stop, Window& w) {
+  const I32 end = *(const I32*)stop.b - *(const I32*)start.a;
+  const V alpha_end = *(const V*)stop.alpha;
+  w.alpha_start = *(const V*)start.alpha;
+  w.alpha_end = alpha_end > splat(0) ? alpha_end : splat(1);
+  w.end = __builtin_convertvector(end, M);
+  int32_t least = INT32_MAX, most = 0;
   for (int l = 0; l < LANES; ++l) {
-    const Lane& lane = lanes[l];
-    int64_t end = 0;
-    w.first[l] = 0;
-    w.alpha_start[l] = 0;
-    w.alpha_end[l] = 1;
-    if (k <= lane.n_windows) {
-      const Cut p = lane.cuts[k - 1], q = lane.cuts[k];
-      w.first[l] = p.a;
-      end = q.b - p.a;
-      w.alpha_start[l] = (S)p.alpha;
-      if (q.alpha > 0) w.alpha_end[l] = (S)q.alpha;
-      // Both cuts outside the series on the same side: the path does not move.
-      if (q.alpha == 0 && q.a == p.a && p.alpha == 0) end = 0;
-    }
-    w.end[l] = (I)end;
-    if (end > w.max_end) w.max_end = end;
-    if (end < w.min_end) w.min_end = end;
+    w.first[l] = start.a[l];
+    const int32_t here = stop.b[l] - start.a[l];
+    least = here < least ? here : least;
+    most = here > most ? here : most;
   }
+  w.min_end = least;
+  w.max_end = most;
 }
 
 // Transposes rows [from, from + n) of every lane into buffer rows [to, to + n), less the base.
@@ -292,11 +306,9 @@ static inline S value_of(const RfJob* job, const Lane& lane, int64_t row, int c)
 }
 
 // x(window start) - x(first): where the path is when the window begins.
-static void start_row(const RfJob* job, const Lane* lanes, const Window& w, int64_t k, V* row, int d,
-                      const Rows& rows) {
+static void start_row(const RfJob* job, const Lane* lanes, const Window& w, const CutRow& start,
+                      V* row, int d, const Rows& rows, bool masked) {
   const int time = job->time_scale ? 1 : 0;
-  bool masked = false;
-  for (int l = 0; l < LANES; ++l) masked |= lanes[l].kept != 0;
   if (!masked) {
     const M inside = (w.alpha_start > splat(0)) & (w.end > splat_i(0));
     for (int c = 0; c < d; ++c) row[c] = inside ? w.alpha_start * rows.buffer[d + c] : splat(0);
@@ -304,15 +316,15 @@ static void start_row(const RfJob* job, const Lane* lanes, const Window& w, int6
   }
   for (int c = 0; c < d; ++c) row[c] = splat(0);
   for (int l = 0; l < LANES; ++l) {
-    if (k > lanes[l].n_windows) continue;
-    const Cut p = lanes[l].cuts[k - 1];
-    if (p.alpha == 0) continue;
+    const S alpha = start.alpha[l];
+    if (alpha == 0) continue;
+    const int64_t a = start.a[l], b = start.b[l];
     if (time)
-      row[0][l] = (S)(p.alpha * (lanes[l].times[p.b] - lanes[l].times[p.a]) *
+      row[0][l] = (S)(alpha * (lanes[l].times[b] - lanes[l].times[a]) *
                       job->time_scale[lanes[l].series]);
     for (int c = time; c < d; ++c)
-      row[c][l] = (S)p.alpha * (value_of(job, lanes[l], p.b, c - time) -
-                                value_of(job, lanes[l], p.a, c - time));
+      row[c][l] = alpha * (value_of(job, lanes[l], b, c - time) -
+                           value_of(job, lanes[l], a, c - time));
   }
 }
 
