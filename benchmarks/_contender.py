@@ -5,6 +5,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 __all__ = ["Build", "Contender", "Skip", "in_parts", "pool", "threads"]
@@ -43,14 +44,10 @@ def pool() -> ThreadPoolExecutor:
 
 
 def in_parts(make: Callable[..., Run], problem: Any, out: Any, parts: int) -> Run:
-    """Cut the series into ``parts``, each worked on by one Python thread (peers release the GIL)."""
+    """Cut the series into ``parts``, each worked on by a Python thread (peers release the GIL)."""
     n = len(out)
     bounds = [n * i // parts for i in range(parts + 1)]
-    runs = [
-        make(problem.part(slice(a, b)), out[a:b], 1)
-        for a, b in zip(bounds, bounds[1:], strict=False)
-        if b > a
-    ]
+    runs = [make(problem.part(slice(a, b)), out[a:b], 1) for a, b in pairwise(bounds) if b > a]
 
     def run() -> Any:
         list(pool().map(lambda r: r(), runs))

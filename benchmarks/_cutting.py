@@ -12,7 +12,7 @@ __all__ = ["Padder", "regular_windows"]
 def regular_windows(problem: Problem, out: np.ndarray | None = None) -> np.ndarray:
     """Windows that end on observations, ``(B, windows, step + 1, d)``: one strided copy."""
     x, w = problem.x, problem.task.step
-    n, points, d = x.shape
+    n, _, d = x.shape
     if out is None:
         out = np.empty((n, WINDOWS, w + 1, d), x.dtype)
     row = x.strides
@@ -81,12 +81,12 @@ class Padder:
         return self.gather(self.first[:, k], self.inside[:, k], self.cut_row[:, k])
 
     def buckets(self, count: int) -> list[tuple[np.ndarray, np.ndarray]]:
-        """``(window numbers, (m, P_bucket, d))``: windows of similar length together, less padding."""
+        """``(window numbers, (m, P, d))``: windows of similar length together need less padding."""
         inside, first = self.inside.reshape(-1), self.first.reshape(-1)
         left = self.cut_row[:, :-1].reshape(-1)
         order = torch.argsort(inside)
-        found = []
-        for rows in torch.tensor_split(order, count):
-            if len(rows):
-                found.append((rows.numpy(), self.gather(first[rows], inside[rows], left[rows])))
-        return found
+        return [
+            (rows.numpy(), self.gather(first[rows], inside[rows], left[rows]))
+            for rows in torch.tensor_split(order, count)
+            if len(rows)
+        ]

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from reference import level_bounds, tensor_exponential, tensor_of_brackets, variation
 
+from reference import level_bounds, tensor_exponential, tensor_of_brackets, variation
 from roughformer import algebra
 from roughformer.words import all_words, shuffle, word_count, word_index
 
@@ -105,7 +105,9 @@ def test_bracket_coordinates_rebuild_the_whole_logarithm(seed, size, length):
     bound = 1e-12 * math.factorial(n) * level_bounds(variation(path), d, n)
     assert (np.abs(rebuilt - log) <= bound).all()
     np.testing.assert_allclose(
-        algebra.lyndon_projection(rebuilt, d, n), algebra.lyndon_projection(log, d, n), atol=bound.max()
+        algebra.lyndon_projection(rebuilt, d, n),
+        algebra.lyndon_projection(log, d, n),
+        atol=bound.max(),
     )
 
 

@@ -5,9 +5,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from reference import assert_within, cuts_for, make_batch
 
 import roughformer as rf
+from reference import assert_within, cuts_for, make_batch
 from roughformer.dropping import keep_mask
 
 pytestmark = pytest.mark.filterwarnings("ignore::roughformer.UnobservedWarning")
@@ -82,9 +82,7 @@ def test_mask_rate_and_thinned_batch_give_the_same_tokens(
     options = {"lifts": lifts, "transform": transform, "engine": engine}
     before = rf.multiview_signature(batch.drop_points(mask=mask), cuts, 2, **options)
     by_mask = rf.multiview_signature(batch, cuts, 2, keep=mask, **options)
-    by_rate = rf.multiview_signature(
-        batch, cuts, 2, drop=fraction, seed=seed % 1000, **options
-    )
+    by_rate = rf.multiview_signature(batch, cuts, 2, drop=fraction, seed=seed % 1000, **options)
     np.testing.assert_array_equal(by_rate, by_mask)
     # Level 1 and 2 of a series side by side: the largest token is the scale of both.
     largest = np.abs(before).max(axis=(1, 2), keepdims=True, initial=1e-3)

@@ -7,6 +7,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+
+import roughformer as rf
 from reference import (
     assert_tokens_close,
     assert_within,
@@ -16,8 +18,6 @@ from reference import (
     make_batch,
     variations,
 )
-
-import roughformer as rf
 from roughformer import algebra
 
 pytestmark = pytest.mark.filterwarnings("ignore::roughformer.UnobservedWarning")
@@ -283,7 +283,9 @@ def test_a_clock_that_stands_still_or_runs_backwards_is_an_honest_clock(engine):
 
 def test_the_global_clock_has_the_period_of_the_span_whatever_the_cuts(engine):
     batch = rf.SeriesBatch.from_arrays([np.array([[0.0], [1.0], [3.0]])], [[0.0, 1.0, 8.0]])
-    by_cuts = rf.multiview_signature(batch, [0, 2, 4], 1, "global", lifts=[rf.Clock(1)], engine=engine)
+    by_cuts = rf.multiview_signature(
+        batch, [0, 2, 4], 1, "global", lifts=[rf.Clock(1)], engine=engine
+    )
     by_hand = rf.multiview_signature(
         batch, [0, 2, 4], 1, "global", lifts=[rf.Clock(frequencies=[2 * np.pi / 8])], engine=engine
     )

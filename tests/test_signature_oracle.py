@@ -5,6 +5,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+
+import roughformer as rf
 from reference import (
     assert_tokens_close,
     assert_within,
@@ -15,8 +17,6 @@ from reference import (
     variations,
     window_paths,
 )
-
-import roughformer as rf
 from roughformer.words import lyndon_count, word_count
 
 seeds = st.integers(0, 2**32)
@@ -132,7 +132,9 @@ def test_every_instruction_set_gives_the_same_log_signatures(instruction_set, ba
 
 
 @pytest.mark.parametrize("size", [(3, 3), (9, 2)])
-def test_every_instruction_set_gives_the_same_gradient_and_running_signatures(instruction_set, size):
+def test_every_instruction_set_gives_the_same_gradient_and_running_signatures(
+    instruction_set, size
+):
     d, n = size
     rng = np.random.default_rng(0)
     x = np.cumsum(rng.normal(size=(37, 20, d)), axis=1)

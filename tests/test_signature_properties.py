@@ -8,6 +8,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+
+import roughformer as rf
 from reference import (
     assert_tokens_close,
     assert_within,
@@ -20,8 +22,6 @@ from reference import (
     tensor_of_brackets,
     variations,
 )
-
-import roughformer as rf
 from roughformer import algebra
 from roughformer.words import all_words, lyndon_words, shuffle, word_count, word_index
 
@@ -267,7 +267,9 @@ def test_a_series_does_not_see_the_others_of_its_batch(engine, case, drop):
     scale = variations(keep.drop_points(mask=mask), cuts)
     for b in range(0, len(batch), 3):
         rows = slice(batch.offsets[b], batch.offsets[b + 1])
-        alone = rf.multiview_signature(batch[b], cuts[b], n, "local", keep=mask[rows], engine=engine)
+        alone = rf.multiview_signature(
+            batch[b], cuts[b], n, "local", keep=mask[rows], engine=engine
+        )
         w = len(cuts[b]) - 1
         assert_tokens_close(
             together[b, :w], alone[0], scale[b, :w], batch.n_channels, n, alone.dtype
@@ -405,7 +407,9 @@ def test_inputs_are_never_changed(engine, lifts, drop):
         )
     tensor = torch.from_numpy(np.nan_to_num(x)).transpose(1, 2).contiguous().requires_grad_()
     copy = tensor.detach().clone()
-    rf.multiview_signature(tensor, cuts, 2, times=times, lifts=lifts, engine=engine).sum().backward()
+    rf.multiview_signature(
+        tensor, cuts, 2, times=times, lifts=lifts, engine=engine
+    ).sum().backward()
     assert torch.equal(tensor.detach(), copy)
     for now, then in zip((x, times, cuts), before, strict=True):
         np.testing.assert_array_equal(now, then)
@@ -469,7 +473,10 @@ def test_views_stand_in_the_order_they_are_asked_for(engine):
     batch = make_batch(5, n_series=4)
     glob = rf.multiview_signature(batch, 3, 2, "global", engine=engine)
     local = rf.multiview_signature(batch, 3, 2, "local", engine=engine)
-    for views, parts in ((("global", "local"), (glob, local)), (("local", "global"), (local, glob))):
+    for views, parts in (
+        (("global", "local"), (glob, local)),
+        (("local", "global"), (local, glob)),
+    ):
         both = rf.multiview_signature(batch, 3, 2, views, engine=engine)
         np.testing.assert_array_equal(both, np.concatenate(parts, axis=-1))
 
@@ -481,7 +488,13 @@ def test_repeated_calls_do_not_grow_memory(engine):
     def work():
         for transform in ("signature", "logsignature"):
             rf.multiview_signature(
-                batch, 20, 3, lifts=["time", rf.Clock(1)], transform=transform, drop=0.5, engine=engine
+                batch,
+                20,
+                3,
+                lifts=["time", rf.Clock(1)],
+                transform=transform,
+                drop=0.5,
+                engine=engine,
             )
         rf.multiview_signature(x, 10, 3, engine=engine).sum().backward()
         running = rf.RunningSignatures(50, 3, 4, engine=engine)

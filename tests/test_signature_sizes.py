@@ -6,9 +6,9 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
-from reference import assert_tokens_close, expected_tokens, make_batch, variations
 
 import roughformer as rf
+from reference import assert_tokens_close, expected_tokens, make_batch, variations
 from roughformer import algebra
 from roughformer.words import lyndon_count, word_count
 
@@ -120,7 +120,9 @@ def test_a_window_may_reach_beyond_both_ends(engine):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize(("channels", "depth"), [(300, 1), (257, 2), (65, 2), (50, 3), (1, 12), (2, 10)])
+@pytest.mark.parametrize(
+    ("channels", "depth"), [(300, 1), (257, 2), (65, 2), (50, 3), (1, 12), (2, 10)]
+)
 def test_many_channels_and_great_depths_are_exact_too(engine, channels, depth, dtype):
     batch = make_batch(1, 2, channels, 4, dtype, shortest=3)
     cuts = [np.array([t[0], t[1] + 0.05, t[-1]]) for t, _ in (batch.series(b) for b in range(2))]
@@ -132,7 +134,9 @@ def test_many_channels_and_great_depths_are_exact_too(engine, channels, depth, d
 
 @pytest.mark.parametrize("n_series", [7, 8, 9, 15, 16, 17, 33])
 @pytest.mark.parametrize("length", [63, 64, 65, 66, 129])
-def test_sizes_around_vectors_and_blocks_of_the_kernel_are_no_special_case(native, n_series, length):
+def test_sizes_around_vectors_and_blocks_of_the_kernel_are_no_special_case(
+    native, n_series, length
+):
     batch = make_batch(length, n_series, 2, length, np.float32, shared=True)
     found = rf.multiview_signature(batch, 2, 3, engine=native)
     want = rf.multiview_signature(batch, 2, 3, engine="torch", dtype="float64")

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from reference import make_batch
 
 import roughformer as rf
+from reference import make_batch
 from roughformer import algebra
 from roughformer.windows import Cuts
 
@@ -49,7 +49,9 @@ def test_by_duration_steps_from_the_first_point_and_cuts_the_last_window_short(b
             assert (np.diff(row) > 0).all()
 
 
-@pytest.mark.parametrize(("span", "duration", "n"), [(0.3, 0.1, 3), (1.0, 0.1, 10), (1.0, 0.3, 4), (7, 7, 1)])
+@pytest.mark.parametrize(
+    ("span", "duration", "n"), [(0.3, 0.1, 3), (1.0, 0.1, 10), (1.0, 0.3, 4), (7, 7, 1)]
+)
 def test_rounding_adds_no_sliver_of_a_window(span, duration, n):
     for start in (0.0, 1.7e9):
         end = start + span
@@ -63,9 +65,7 @@ def test_durations_of_dates_are_seconds_or_timedeltas():
     dates = np.datetime64("2024-01-01", "s") + np.arange(0, 100, 10).astype("timedelta64[s]")
     batch = rf.SeriesBatch.from_arrays([np.zeros((10, 1))], [dates])
     for wish in (30, timedelta(seconds=30), np.timedelta64(30, "s"), np.timedelta64(30000, "ms")):
-        np.testing.assert_array_equal(
-            rows(rf.Windows.by_duration(wish), batch)[0], [0, 30, 60, 90]
-        )
+        np.testing.assert_array_equal(rows(rf.Windows.by_duration(wish), batch)[0], [0, 30, 60, 90])
 
 
 @given(batch=batches, n=st.integers(1, 12))

@@ -51,7 +51,9 @@ def test_lyndon_words_are_the_words_below_all_their_suffixes(d, n):
     assert lyndon_count(d, n) == len(want)
 
 
-@pytest.mark.parametrize(("d", "n", "count"), [(3, 4, 32), (2, 12, 747), (7, 3, 140), (50, 2, 1275)])
+@pytest.mark.parametrize(
+    ("d", "n", "count"), [(3, 4, 32), (2, 12, 747), (7, 3, 140), (50, 2, 1275)]
+)
 def test_lyndon_counts_are_those_of_the_literature(d, n, count):
     assert lyndon_count(d, n) == count
 

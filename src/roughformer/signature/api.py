@@ -27,15 +27,10 @@ def _dtype(wish: Any, default: Any) -> Any:
     return _FLOATS[name]
 
 
-def _as_tensor_values(x: Any, batch: SeriesBatch, lengths: Any) -> Any:
-    """The batch's values ``(N, C)`` as a tensor that gradients flow through to ``x (B, L, C)``."""
+def _as_tensor_values(x: Any, lengths: Any) -> Any:
+    """The values ``(N, C)`` as a tensor that gradients flow through to ``x (B, L, C)``."""
     import torch
 
-    if batch.missing:
-        raise InputError(
-            "gradients through missing values are not defined here: replace the NaN of the tensor "
-            "first, or pass x.detach()"
-        )
     flat = x.reshape(-1, x.shape[-1])
     if lengths is None:
         return flat
@@ -142,7 +137,7 @@ def _tokens(
     tensor = None
     in_torch = not isinstance(x, SeriesBatch | np.ndarray | list) and hasattr(x, "requires_grad")
     if in_torch and (x.requires_grad or x.device.type != "cpu"):
-        tensor = _as_tensor_values(x, batch, lengths)
+        tensor = _as_tensor_values(x, lengths)
     found = compute_tokens(
         batch,
         windows,

@@ -73,14 +73,20 @@ class _Call:
     seed: int
 
 
+def _dense(batch: SeriesBatch, keep: npt.NDArray[np.bool_] | None, values: Any) -> Any:
+    """Values ``(N, C)`` without gaps: of the batch, or of a tensor in its place."""
+    if not batch.missing:
+        return batch.values if values is None else values
+    return batch.filled(keep) if values is None else batch.filled_tensor(values, keep)
+
+
 def _calls(batch: SeriesBatch, layout: Layout, dropping: Dropping, values: Any) -> list[_Call]:
     # A dropped observation must not show through where gaps are filled or delayed copies made,
     # so these work on what is kept; otherwise the kernel skips dropped points by itself.
     drawn = dropping
     if dropping and (batch.missing or dropping.keep is not None):
         drawn = Dropping(keep=dropping.mask(batch))
-    if values is None:
-        values = batch.filled(drawn.keep) if batch.missing else batch.values
+    values = _dense(batch, drawn.keep, values)
     groups: dict[Any, list[View]] = {}
     for view in layout.views:
         lifts = layout.lifts[view]
@@ -189,7 +195,7 @@ def compute_tokens(
     values: "Tensor | None" = None,
 ) -> Any:
     """Tokens ``(B, windows, features)`` of a batch: a numpy array, or a tensor if ``values`` (the
-    batch's values as a tensor ``(N, C)`` without gaps) are given.
+    batch's values as a tensor ``(N, C)``) are given.
     """
     if dropping and windows.rule == "points":
         raise InputError(
@@ -251,9 +257,7 @@ def _clock_path(batch: SeriesBatch, dropping: Dropping, values: Any) -> Path:
     from roughformer.lifts import ViewLifts
 
     mask = dropping.mask(batch)
-    if values is None:
-        values = batch.filled(mask) if batch.missing else batch.values
-    path = lift_path(batch, ViewLifts(), values)
+    path = lift_path(batch, ViewLifts(), _dense(batch, mask, values))
     return path if mask is None else path.compact(mask)
 
 

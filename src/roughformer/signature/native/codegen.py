@@ -143,16 +143,26 @@ def _rebuild(d: int, n: int) -> str:
 
 
 def _chen(d: int, n: int) -> str:
-    out = [f"static void chen_{d}_{n}(V* H, const V* G, const V* L) {{"]
+    out = [f"static void chen_{d}_{n}(V* H, const V* G, const V* __restrict L) {{"]
     for k in range(n, 0, -1):  # longest first: they read the shorter words of G, which may be H
-        for w in all_words(d, n):
-            if len(w) != k:
-                continue
-            i = word_index(w, d)
-            value = f"(G[{i}] + L[{i}])"
-            for m in range(1, k):
-                value += f" + G[{word_index(w[:m], d)}] * L[{word_index(w[m:], d)}]"
-            out.append(f"H[{i}] = {value};")
+
+        def descend(u: Word, k: int = k) -> None:
+            # Values of G are read before anything is written near them: the compiler cannot know
+            # that the words written here are longer than those still to be read.
+            for letter in range(d):
+                w = (*u, letter)
+                i = word_index(w, d)
+                if len(w) < k:
+                    out.append(f"{{ const V {_name('g', w)} = G[{i}];")
+                    descend(w)
+                    out.append("}")
+                    continue
+                value = f"(G[{i}] + L[{i}])"
+                for m in range(1, k):
+                    value += f" + {_name('g', w[:m])} * L[{word_index(w[m:], d)}]"
+                out.append(f"H[{i}] = {value};")
+
+        descend(())
     out.append("}")
     return "\n".join(out)
 

@@ -1,0 +1,85 @@
+"""The package as a whole: public names, direction of imports, cost of importing it."""
+
+import json
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import roughformer as rf
+
+ROOT = Path(__file__).parents[1]
+
+
+def run(code: str) -> str:
+    return subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True
+    ).stdout
+
+
+def test_every_public_name_can_be_loaded():
+    for name in rf.__all__:
+        assert getattr(rf, name) is not None
+
+
+def test_an_unknown_name_is_refused():
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        rf.nonsense  # noqa: B018
+
+
+def test_the_type_checker_sees_exactly_the_public_names():
+    source = Path(rf.__file__).read_text()
+    typed = {
+        line.split(" as ")[1]
+        for line in source.splitlines()
+        if " import " in line and " as " in line
+    }
+    assert typed == set(rf.__all__) - {"__version__"}
+
+
+def test_importing_the_package_loads_nothing_heavy():
+    heavy = ("torch", "numpy", "pyarrow", "typer", "pandas")
+    found = f"[m for m in {heavy} if m in sys.modules]"
+    assert json.loads(run(f"import sys, json, roughformer; print(json.dumps({found}))")) == []
+
+
+def test_the_command_line_answers_help_without_torch():
+    code = (
+        "import sys\n"
+        "sys.argv = ['roughformer', '--help']\n"
+        "from roughformer.cli import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "print('torch' in sys.modules or 'numpy' in sys.modules)"
+    )
+    assert run(code).strip().endswith("False")
+
+
+def test_version_is_the_same_everywhere():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    citation = (ROOT / "CITATION.cff").read_text()
+    assert project["version"] == rf.__version__
+    assert f"version: {rf.__version__}\n" in citation
+
+
+def test_imports_go_one_way():
+    done = subprocess.run(
+        [str(Path(sys.executable).with_name("lint-imports"))],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_contract_has_no_exceptions_and_names_every_module():
+    contract = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    (layers,) = contract["contracts"]
+    assert layers["ignore_imports"] == []
+    named = {part.strip() for row in layers["layers"] for part in row.split("|")}
+    package = ROOT / "src" / "roughformer"
+    modules = {p.stem for p in package.glob("*.py")} | {
+        p.parent.name for p in package.glob("*/__init__.py")
+    }
+    assert {f"roughformer.{m}" for m in modules - {"__init__"}} == named
