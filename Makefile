@@ -19,10 +19,11 @@ $(VENV)/.installed: pyproject.toml hatch_build.py
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet -e '.[dev]'
-	@touch $@ $(VENV)/.native
+	@touch $@
 
 $(VENV)/.native: $(VENV)/.installed $(NATIVE)
-	$(BIN)/python -m roughformer.signature.native.build || echo "no native kernel: the twin serves"
+	$(BIN)/python -m roughformer.signature.native.build --if-needed || \
+		echo "no native kernel: the twin serves"
 	@touch $@
 
 run: $(VENV)/.native  ## the main job: multi-view signatures of irregular series, shown as a picture

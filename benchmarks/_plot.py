@@ -35,7 +35,7 @@ def plot(rows: list[dict[str, Any]], file: Path) -> None:
     if not panels:
         raise ValueError(f"nothing to draw: none of the tasks {', '.join(_PANELS)} was run")
     numbers = [ratio[t, c] for t in panels for c in [*shown, "floor"] if (t, c) in ratio]
-    low, high = min(numbers) / 5, max(numbers) * 4
+    low, high = min(numbers) / 1.6, max(max(numbers) * 5, 100)
     figure, axes = plt.subplots(
         1, len(panels), figsize=(2.3 * len(panels) + 1.6, 3.1), sharey=True, squeeze=False
     )
@@ -47,16 +47,10 @@ def plot(rows: list[dict[str, Any]], file: Path) -> None:
                 continue
             colour = "#c8102e" if name.startswith("roughformer") else "#8c96a3"
             axis.barh(place, value - 1, left=1, height=0.62, color=colour, zorder=2)
-            faster = value < 1
-            axis.text(
-                value * (0.9 if faster else 1.1),
-                place,
-                f"{1 / value:.3g}× faster" if faster else "1" if value == 1 else f"{value:.2g}×",
-                ha="right" if faster else "left",
-                va="center",
-                fontsize=8,
-                zorder=3,
-            )
+            slower = f"{value:.2g}×" if value > 1 else "1"
+            text = f"{1 / value:.2g}× faster" if value < 1 else slower
+            # A faster bar ends on the left, so the right of the line is free for its label.
+            axis.text(max(value, 1) * 1.15, place, text, va="center", fontsize=8, zorder=3)
         floor = ratio.get((panel, "floor"))
         if floor is not None:
             axis.axvline(floor, color="#1f4e79", linestyle=":", linewidth=1.3, zorder=1)
@@ -64,7 +58,9 @@ def plot(rows: list[dict[str, Any]], file: Path) -> None:
         axis.set_xscale("log")
         axis.set_xlim(low, high)
         axis.set_title(_PANELS[panel], fontsize=9)
+        axis.xaxis.set_major_formatter(lambda v, _: f"{v:g}")
         axis.tick_params(labelsize=8, length=2)
+        axis.tick_params(axis="y", length=0)
         axis.minorticks_off()
         for side in ("top", "right", "left"):
             axis.spines[side].set_visible(False)

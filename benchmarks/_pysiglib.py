@@ -37,13 +37,10 @@ def _window_by_window(
     from pysiglib import sig, sig_combine
 
     d, depth, size = task.channels, task.depth, task.features
-    running = None
+    running = np.empty(0)
     for k in range(WINDOWS):
         local = sig(window(k), depth, n_jobs=n_jobs)
-        if running is None:
-            running = local
-        else:
-            running = sig_combine(running, local, d, depth, n_jobs=n_jobs)
+        running = sig_combine(running, local, d, depth, n_jobs=n_jobs) if k else local
         out[:, k, :size] = finish(running)
         out[:, k, size:] = finish(local)
 

@@ -7,9 +7,10 @@ from statistics import median
 
 from _contender import Run
 
-__all__ = ["interleaved", "seconds_per_call"]
+__all__ = ["first_look", "interleaved"]
 
 _SAMPLE = 2e-3  # a shorter call is repeated within a sample: clocks and loops cost something too
+_SLOW = 10.0
 _TURN_SECONDS, _TURN_SAMPLES = 0.12, 5
 
 
@@ -20,7 +21,7 @@ def _sample(run: Run, number: int) -> float:
     return (time.perf_counter() - start) / number
 
 
-def _turn(run: Run, number: int) -> float:
+def _turn(run: Run, number: int, pick: Callable[[list[float]], float] = median) -> float:
     """Median of a few samples after one that only warms up (caches, sleeping threads)."""
     gc.collect()
     gc.disable()
@@ -31,7 +32,7 @@ def _turn(run: Run, number: int) -> float:
         found, end = [], time.perf_counter() + _TURN_SECONDS
         while not found or (len(found) < _TURN_SAMPLES and time.perf_counter() < end):
             found.append(_sample(run, number))
-        return median(found)
+        return pick(found)
     finally:
         gc.enable()
 
@@ -40,9 +41,14 @@ def _number(seconds: float) -> int:
     return max(1, min(10_000, int(_SAMPLE / max(seconds, 1e-9)) + 1))
 
 
-def seconds_per_call(run: Run) -> float:
-    """A first idea: one turn."""
-    return _turn(run, _number(_sample(run, 1)))
+def first_look(run: Run) -> tuple[float, object]:
+    """Seconds a call takes at best, and what it returned; slow ones are called only once."""
+    start = time.perf_counter()
+    result = run()
+    seconds = time.perf_counter() - start
+    if seconds > _SLOW:
+        return seconds, result
+    return _turn(run, _number(_sample(run, 1)), min), result
 
 
 def interleaved(

@@ -17,24 +17,23 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _contender import Contender, Skip, threads
+from _contender import Build, Contender, Run, Skip, threads
 from _contenders import contenders
 from _memory import available, measure_peaks, peak_of, peaks_in_subprocess
 from _plot import plot
 from _reference import max_relative_error, reference, sample
 from _report import print_targets, print_task
 from _tasks import TASKS, Task, make_problem
-from _timing import interleaved, seconds_per_call
+from _timing import first_look, interleaved
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 import roughformer as rf
 
-_TOO_SLOW = 60.0  # seconds a call
 _PROBE = 16  # a contender is first tried on this part of the series
 
 
-def _refuse_if_hopeless(contender: Contender, problem: Any) -> None:
+def _refuse_if_hopeless(contender: Contender, problem: Any, limit: float) -> None:
     """Skip what would take minutes or all memory, judged by a sixteenth of the series."""
     task = problem.task
     if not contender.probe or task.series < 4 * _PROBE:
@@ -43,43 +42,42 @@ def _refuse_if_hopeless(contender: Contender, problem: Any) -> None:
     part = problem.part(slice(0, task.series // _PROBE))
     run = build(part)
     run()
-    seconds = seconds_per_call(run) * _PROBE
-    if seconds > _TOO_SLOW:
-        raise Skip(f"would take about {seconds:.0f} s a call (limit {_TOO_SLOW:.0f} s)")
+    seconds = first_look(run)[0] * _PROBE
+    if seconds > limit:
+        raise Skip(f"would take about {seconds:.0f} s a call (limit {limit:.0f} s)")
     del run
     need = peak_of(contender, usage, part) * _PROBE
     if need > 0.6 * available():
         raise Skip(f"would need about {need / 2**30:.0f} GB of memory")
 
 
-def _error(contender: Contender, usage: str, problem: Any, right: np.ndarray) -> float | None:
-    run = contender.usages[usage](problem)
-    result = None
-    for _ in range(problem.calls_to_check):
-        result = run()
+def _error(build: Build, result: Any, problem: Any, right: np.ndarray) -> float | None:
     if result is None:
         return None
+    if problem.calls_to_check > 1:  # a stream has moved on meanwhile: start it anew
+        run = build(problem)
+        for _ in range(problem.calls_to_check):
+            result = run()
     if isinstance(result, tuple):
         result = np.concatenate([np.asarray(r) for r in result], axis=-1)
     rows = sample(problem.task)
     return max_relative_error(problem.task, np.asarray(result[rows], dtype=np.float64), right)
 
 
-def _prepare(contender: Contender, problem: Any) -> tuple[str, Any, float]:
-    """The fastest usage: its name, its run, and a first idea of its time."""
-    best: tuple[str, Any, float] | None = None
+def _prepare(contender: Contender, problem: Any) -> tuple[str, Run, float, Any]:
+    """The fastest usage: its name, its run, a first idea of its time, and what it returned."""
+    best: tuple[str, Run, float, Any] | None = None
     for usage, build in contender.usages.items():
         run = build(problem)
-        run()
-        seconds = seconds_per_call(run)
+        seconds, result = first_look(run)
         if best is None or seconds < best[2]:
-            best = (usage, run, seconds)
+            best = (usage, run, seconds, result)
     assert best is not None
     return best
 
 
 def run_task(
-    task: Task, rounds: int, quick: bool, only: set[str] | None, console: Console
+    task: Task, rounds: int, quick: bool, limit: float, only: set[str] | None, console: Console
 ) -> list[dict[str, Any]]:
     """Measure one task, print its table, return its rows."""
     problem = make_problem(task, quick)
@@ -98,9 +96,10 @@ def run_task(
             name = contender.name
             tick(f"first calls of {name}")
             try:
-                _refuse_if_hopeless(contender, problem)
-                usage, run, guess[name] = _prepare(contender, problem)
-                errors[name] = _error(contender, usage, problem, right)
+                _refuse_if_hopeless(contender, problem, limit)
+                usage, run, guess[name], result = _prepare(contender, problem)
+                errors[name] = _error(contender.usages[usage], result, problem, right)
+                del result
             except Skip as reason:
                 skipped[name] = str(reason)
             except Exception as error:  # a peer that fails is told, not hidden
@@ -162,6 +161,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--tasks", metavar="A,B", help="these tasks only (see --list)")
     parser.add_argument("--contenders", metavar="A,B", help="these contenders only")
     parser.add_argument("--rounds", type=int, default=7, help="turns of each contender (7)")
+    parser.add_argument(
+        "--limit", type=float, default=60.0, help="skip what takes more seconds a call (60)"
+    )
     parser.add_argument("--quick", action="store_true", help="an eighth of the series, 3 rounds")
     parser.add_argument("--list", action="store_true", help="the tasks and their contenders")
     parser.add_argument(
@@ -201,7 +203,7 @@ def main() -> None:
         only = set(options.contenders.split(",")) if options.contenders else None
         for task in _chosen_tasks(options.tasks):
             rounds = min(options.rounds, 3) if options.quick else options.rounds
-            rows += run_task(task, rounds, options.quick, only, console)
+            rows += run_task(task, rounds, options.quick, options.limit, only, console)
             if options.json:  # after each task: a run that is cut short leaves what it has
                 options.json.write_text(json.dumps(rows, indent=1) + "\n")
     print_targets(console, rows)

@@ -5,12 +5,15 @@ runs that many, drawn anew each time.
 """
 
 import pytest
+import torch
 from hypothesis import settings
 
 import roughformer as rf
 
 settings.register_profile("ci", max_examples=200, deadline=None, derandomize=True)
 settings.load_profile("ci")
+# The tensors of tests are small: torch loses more time to its threads than it gains.
+torch.set_num_threads(1)
 
 
 def pytest_addoption(parser):

@@ -210,11 +210,30 @@ def test_out_is_filled_or_refused_but_not_ignored_when_a_gradient_is_wanted(engi
     assert np.isfinite(out).all()
 
 
-def test_missing_values_and_gradients_do_not_go_together(engine):
-    x = walk(14, 2, 6, 2)
-    x[0, 2, 1] = float("nan")
-    with pytest.raises(rf.InputError, match="gradients through missing values"):
-        rf.multiview_signature(x.requires_grad_(), 3, 2, engine=engine)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"lengths": LENGTHS},
+        {"drop": 0.4, "seed": 1},
+        {"lifts": ["time", "basepoint"], "drop": 0.4, "seed": 2},
+        {"lifts": [rf.Lag(1.3)]},
+        {"lifts": [rf.Clock(1)]},
+        {"transform": "logsignature"},
+    ],
+    ids=["plain", "ragged", "rate", "basepoint", "lag", "clock", "log"],
+)
+@pytest.mark.filterwarnings("ignore::roughformer.UnobservedWarning")
+def test_gradients_flow_through_gaps_to_the_observations_around_them(engine, options):
+    x = walk(14, 4, 6, 2).requires_grad_()
+    gaps = torch.from_numpy(np.random.default_rng(3).random((4, 6, 2)) < 0.4)
+    gaps[3, :, 1] = True  # a channel that is never observed
+
+    def tokens(v):
+        missing = torch.full_like(v, float("nan"))
+        return rf.multiview_signature(torch.where(gaps, missing, v), 3, 2, engine=engine, **options)
+
+    assert gradcheck(tokens, x)
 
 
 def test_training_on_signatures_finds_a_path_with_the_wanted_ones(engine):

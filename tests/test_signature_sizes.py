@@ -1,4 +1,4 @@
-"""Sizes from 0 and 1 up to too large: what must work, what must be refused, and with which words."""
+"""Sizes from 0 and 1 up to too large: what must work, what is refused, and with which words."""
 
 import tracemalloc
 from itertools import product

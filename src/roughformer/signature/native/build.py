@@ -1,7 +1,8 @@
 """Compiles the kernel into one shared library that depends on nothing but the C++ runtime.
 
 ``python -m roughformer.signature.native.build`` does it by hand, for example after installing a
-compiler. The library has no tie to a Python or torch version: it is loaded with ctypes.
+compiler (``--if-needed``: only when a source is newer). The library has no tie to a Python or torch
+version: it is loaded with ctypes.
 """
 
 import os
@@ -15,7 +16,7 @@ from pathlib import Path
 
 from roughformer.signature.native.codegen import generate
 
-__all__ = ["BuildError", "build", "find_compiler", "library_path"]
+__all__ = ["BuildError", "build", "find_compiler", "is_current", "library_path"]
 
 HERE = Path(__file__).resolve().parent
 _X86 = ("x86_64", "amd64", "i686")
@@ -107,8 +108,18 @@ def build(verbose: bool = False) -> Path:
     return library_path()
 
 
+def is_current() -> bool:
+    """Whether the library is there and newer than everything it is made from."""
+    library = library_path()
+    sources = [p for p in HERE.iterdir() if p.suffix in (".cpp", ".h", ".py")]
+    sources.append(HERE.parents[1] / "words.py")
+    made = library.stat().st_mtime if library.exists() else 0.0
+    return all(p.stat().st_mtime < made for p in sources)
+
+
 if __name__ == "__main__":
     try:
-        print(build(verbose=True))
+        if "--if-needed" not in sys.argv or not is_current():
+            print(build(verbose=True))
     except BuildError as error:
         raise SystemExit(f"roughformer: {error}") from None
