@@ -9,6 +9,8 @@ from _contender import Run
 
 __all__ = ["first_look", "interleaved"]
 
+Key = tuple[str, str]  # contender, usage
+
 _SAMPLE = 2e-3  # a shorter call is repeated within a sample: clocks and loops cost something too
 _SLOW = 10.0
 _TURN_SECONDS, _TURN_SAMPLES = 0.12, 5
@@ -52,10 +54,10 @@ def first_look(run: Run) -> tuple[float, object]:
 
 
 def interleaved(
-    runs: dict[str, Run], guess: dict[str, float], rounds: int, tick: Callable[[str, int], None]
-) -> dict[str, float]:
+    runs: dict[Key, Run], guess: dict[Key, float], rounds: int, tick: Callable[[Key, int], None]
+) -> dict[Key, float]:
     """Median over the rounds of each contender's turn; slow ones take part in fewer rounds."""
-    found: dict[str, list[float]] = {name: [] for name in runs}
+    found: dict[Key, list[float]] = {name: [] for name in runs}
     names = list(runs)
     for r in range(rounds):
         for name in names[r % len(names) :] + names[: r % len(names)]:

@@ -13,6 +13,7 @@ import json
 import platform
 import sys
 import warnings
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,23 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 import roughformer as rf
 
+
+@dataclass
+class Entry:
+    """A usage of a contender that takes part in the rounds."""
+
+    contender: Contender
+    usage: str
+    run: Run
+    guess: float
+    result: Any = None
+    error: float | None = None
+
+
+# Their input or output is not the task's, so "beyond input and output" would mean nothing.
+_OTHER_SIZES = {"floor", "floor_fresh"} | {
+    f"roughformer_{name}" for name in ("unequal", "regular", "signature")
+}
 _PROBE = 16  # a contender is first tried on this part of the series
 
 
@@ -64,16 +82,25 @@ def _error(build: Build, result: Any, problem: Any, right: np.ndarray) -> float 
     return max_relative_error(problem.task, np.asarray(result[rows], dtype=np.float64), right)
 
 
-def _prepare(contender: Contender, problem: Any) -> tuple[str, Run, float, Any]:
-    """The fastest usage: its name, its run, a first idea of its time, and what it returned."""
-    best: tuple[str, Run, float, Any] | None = None
+def _prepare(contender: Contender, problem: Any) -> list[Entry]:
+    """Usages that may be the fastest: the best three of a first look, and near ties only.
+
+    A first look is noisy, so these all take part in the rounds, and the best median counts: a
+    usage chosen by bad luck would make a peer, or the floor, look slower than it is.
+    """
+    looks = []
     for usage, build in contender.usages.items():
         run = build(problem)
         seconds, result = first_look(run)
-        if best is None or seconds < best[2]:
-            best = (usage, run, seconds, result)
-    assert best is not None
-    return best
+        looks.append((Entry(contender, usage, run, seconds), result))
+        looks.sort(key=lambda look: look[0].guess)
+        del looks[3:]
+    kept = [look for look in looks if look[0].guess <= 1.5 * looks[0][0].guess]
+    if contender.name == "floor":
+        kept = looks
+    for entry, result in kept:
+        entry.result = result
+    return [entry for entry, _ in kept]
 
 
 def run_task(
@@ -81,7 +108,7 @@ def run_task(
 ) -> list[dict[str, Any]]:
     """Measure one task, print its table, return its rows."""
     problem = make_problem(task, quick)
-    runs, usages, guess, errors = {}, {}, {}, {}
+    entries: dict[tuple[str, str], Entry] = {}
     skipped: dict[str, str] = {}
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
@@ -97,23 +124,35 @@ def run_task(
             tick(f"first calls of {name}")
             try:
                 _refuse_if_hopeless(contender, problem, limit)
-                usage, run, guess[name], result = _prepare(contender, problem)
-                errors[name] = _error(contender.usages[usage], result, problem, right)
-                del result
+                found = _prepare(contender, problem)
+                for entry in found:
+                    build = contender.usages[entry.usage]
+                    entry.error = _error(build, entry.result, problem, right)
+                    entry.result = None
             except Skip as reason:
                 skipped[name] = str(reason)
             except Exception as error:  # a peer that fails is told, not hidden
                 skipped[name] = f"failed: {type(error).__name__}: {error}"
             else:
-                runs[name], usages[name] = run, usage
+                entries |= {(name, entry.usage): entry for entry in found}
             gc.collect()
-        seconds = interleaved(
-            runs, guess, rounds, lambda name, r: tick(f"round {r + 1} of {rounds}, {name}")
+        medians = interleaved(
+            {key: e.run for key, e in entries.items()},
+            {key: e.guess for key, e in entries.items()},
+            rounds,
+            lambda key, r: tick(f"round {r + 1} of {rounds}, {key[0]}"),
         )
-        runs.clear()
+        best: dict[str, Entry] = {}
+        seconds: dict[str, float] = {}
+        for key in sorted(medians, key=lambda k: medians[k], reverse=True):
+            best[key[0]], seconds[key[0]] = entries[key], medians[key]
+        tried = {name: sum(n == name for n, _ in medians) for name in best}
+        entries.clear()
+        for entry in best.values():
+            entry.run = lambda: None  # its buffers are not needed any more
         gc.collect()
         tick("peak memory, in a process of its own")
-        chosen = {n: u for n, u in usages.items() if not n.startswith("floor") and guess[n] < 20}
+        chosen = {n: e.usage for n, e in best.items() if n not in _OTHER_SIZES and e.guess < 20}
         peaks, trouble = peaks_in_subprocess(task.name, quick, chosen)
         if trouble:
             skipped["peak memory"] = trouble
@@ -128,14 +167,15 @@ def run_task(
             "seconds": seconds[name],
             "ratio_to_pysiglib": ratio(name, "pysiglib"),
             "ratio_to_floor": ratio(name, "floor"),
-            "max_rel_error": errors[name],
+            "max_rel_error": best[name].error,
             "peak_mb": peaks.get(name),
         }
         for name in seconds
     ]
     says = {c.name: c.says for c in entrants}
     notes = {
-        name: says[name] + (f"; best usage: {usages[name]}" if usages[name] else "")
+        name: says[name]
+        + (f"; best usage: {best[name].usage} (of {tried[name]} timed)" if best[name].usage else "")
         for name in seconds
     }
     print_task(console, problem.task.title, rows, skipped, notes)

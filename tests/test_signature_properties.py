@@ -512,8 +512,8 @@ def test_repeated_calls_do_not_grow_memory(engine):
     except OSError:
         pytest.skip("this system does not tell the memory of a process in /proc")
     sizes = []
-    for _ in range(6):
-        for _ in range(8):
+    for _ in range(5):
+        for _ in range(5):
             work()
         sizes.append(resident())
     # One call's result is 2 MB; caches may settle in the first rounds.

@@ -66,7 +66,7 @@ def _open() -> ctypes.CDLL | str:
     try:
         lib = ctypes.CDLL(str(path))
     except OSError as error:
-        return f"the native kernel cannot be loaded ({error}); build it again with "
+        return f"the native kernel cannot be loaded ({error}); build it again or reinstall"
     lib.rf_isa.restype = lib.rf_isa_name.restype = ctypes.c_char_p
     lib.rf_set_isa.argtypes = (ctypes.c_char_p,)
     lib.rf_forward.argtypes = lib.rf_backward.argtypes = (ctypes.POINTER(Job),)

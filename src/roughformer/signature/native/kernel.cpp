@@ -96,8 +96,9 @@ static void store_features(const V* feature, int64_t n, Out* const* out, const b
   V r[LANES];
   if (all) {
     for (; e + LANES <= n; e += LANES) {
-      for (int j = 0; j < LANES; ++j) r[j] = feature[e + j];
-      transpose(r);
+      const S* words[LANES];
+      for (int j = 0; j < LANES; ++j) words[j] = (const S*)(feature + e + j);
+      transpose_rows(words, r);
       for (int l = 0; l < LANES; ++l) store_from_compute(out[l] + e, r[l]);
     }
   }

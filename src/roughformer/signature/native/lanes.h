@@ -48,14 +48,9 @@ static inline void swap_blocks(V& a, V& b) {
   b = y;
 }
 
-// Rows inside 128-bit blocks first (single instructions on every x86), then whole blocks.
-static inline void transpose(V* r) {
-#if RF_DOUBLE
-  for (int i = 0; i < LANES; i += 2) swap_blocks<1>(r[i], r[i + 1]);
-  if (LANES >= 4)
-    for (int i = 0; i < LANES; ++i)
-      if (!(i & 2)) swap_blocks<2>(r[i], r[i + 2]);
-#else
+#if !RF_DOUBLE
+// Transposes the 4 x 4 blocks of four vectors: single instructions on every x86.
+static inline void transpose_blocks(V* r) {
   M lo, hi, lo2, hi2;
   for (int j = 0; j < LANES; ++j) {
     const int block = j & ~3, in = j & 3;
@@ -64,15 +59,24 @@ static inline void transpose(V* r) {
     lo2[j] = block + (in & 1) + ((in & 2) ? LANES : 0);
     hi2[j] = block + 2 + (in & 1) + ((in & 2) ? LANES : 0);
   }
-  for (int i = 0; i < LANES; i += 4) {
-    const V a = __builtin_shuffle(r[i], r[i + 1], lo), b = __builtin_shuffle(r[i], r[i + 1], hi);
-    const V c = __builtin_shuffle(r[i + 2], r[i + 3], lo);
-    const V d = __builtin_shuffle(r[i + 2], r[i + 3], hi);
-    r[i] = __builtin_shuffle(a, c, lo2);
-    r[i + 1] = __builtin_shuffle(a, c, hi2);
-    r[i + 2] = __builtin_shuffle(b, d, lo2);
-    r[i + 3] = __builtin_shuffle(b, d, hi2);
-  }
+  const V a = __builtin_shuffle(r[0], r[1], lo), b = __builtin_shuffle(r[0], r[1], hi);
+  const V c = __builtin_shuffle(r[2], r[3], lo), d = __builtin_shuffle(r[2], r[3], hi);
+  r[0] = __builtin_shuffle(a, c, lo2);
+  r[1] = __builtin_shuffle(a, c, hi2);
+  r[2] = __builtin_shuffle(b, d, lo2);
+  r[3] = __builtin_shuffle(b, d, hi2);
+}
+#endif
+
+// Inside 128-bit blocks first, then whole blocks.
+static inline void transpose(V* r) {
+#if RF_DOUBLE
+  for (int i = 0; i < LANES; i += 2) swap_blocks<1>(r[i], r[i + 1]);
+  if (LANES >= 4)
+    for (int i = 0; i < LANES; ++i)
+      if (!(i & 2)) swap_blocks<2>(r[i], r[i + 2]);
+#else
+  for (int i = 0; i < LANES; i += 4) transpose_blocks(r + i);
 #endif
   if (LANES >= 8)
     for (int i = 0; i < LANES; ++i)
@@ -80,6 +84,32 @@ static inline void transpose(V* r) {
   if (LANES >= 16)
     for (int i = 0; i < LANES; ++i)
       if (!(i & 8)) swap_blocks<(LANES >= 16 ? 8 : 1)>(r[i], r[i + (LANES >= 16 ? 8 : 0)]);
+}
+
+// out[j][l] = rows[l][j] for LANES rows of LANES elements in memory. Where rows are read anyway,
+// 128-bit pieces of different rows can be joined while loading, which leaves half of the shuffles.
+// (Not so with 512-bit registers: there such a join is a shuffle itself.)
+#if defined(RF_X86) && !RF_DOUBLE && RF_BYTES == 32
+static inline V join(const S* const* rows, int at) {
+  const __m256 v = _mm256_castps128_ps256(_mm_loadu_ps(rows[0] + at));
+  return (V)_mm256_insertf128_ps(v, _mm_loadu_ps(rows[4] + at), 1);
+}
+static inline void transpose_rows(const S* const* rows, V* out) {
+  for (int block = 0; block < LANES; block += 4) {
+    for (int i = 0; i < 4; ++i) out[block + i] = join(rows + i, block);
+    transpose_blocks(out + block);
+  }
+}
+#else
+static inline void transpose_rows(const S* const* rows, V* out) {
+  for (int l = 0; l < LANES; ++l) out[l] = *(const VU*)rows[l];
+  transpose(out);
+}
+#endif
+
+static inline void transpose_rows(const Other* const* rows, V* out) {
+  for (int l = 0; l < LANES; ++l) out[l] = load_as_compute(rows[l]);
+  transpose(out);
 }
 
 // A bump allocator over the scratch that the caller owns.

@@ -242,8 +242,8 @@ static void load_values(const RfJob* job, const Lane* lanes, const Window& w, in
   int c = 0;
   for (int64_t e = 0; e < elements; e += LANES) {
     V r[LANES];
-    for (int l = 0; l < LANES; ++l) r[l] = load_as_compute(at[l] + e);
-    transpose(r);
+    transpose_rows(at, r);
+    for (int l = 0; l < LANES; ++l) at[l] += LANES;
     if (set_base && e < C)
       for (int j = 0; j < LANES && e + j < C; ++j) rows.base[time + e + j] = r[j];
     const int64_t m = elements - e < LANES ? elements - e : LANES;
