@@ -2,8 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-NATIVE := $(wildcard src/roughformer/signature/native/*.cpp src/roughformer/signature/native/*.h) \
-	src/roughformer/signature/native/build.py src/roughformer/signature/native/codegen.py \
+NATIVE := $(wildcard src/roughformer/signatures/native/*.cpp src/roughformer/signatures/native/*.h) \
+	src/roughformer/signatures/native/build.py src/roughformer/signatures/native/codegen.py \
 	src/roughformer/words.py
 
 .DEFAULT_GOAL := help
@@ -22,7 +22,7 @@ $(VENV)/.installed: pyproject.toml hatch_build.py
 	@touch $@
 
 $(VENV)/.native: $(VENV)/.installed $(NATIVE)
-	$(BIN)/python -m roughformer.signature.native.build --if-needed || \
+	$(BIN)/python -m roughformer.signatures.native.build --if-needed || \
 		echo "no native kernel: the twin serves"
 	@touch $@
 
@@ -60,5 +60,5 @@ docs: $(VENV)/.docs  ## HTML documentation in docs/_build/html
 
 clean:  ## remove what was made
 	rm -rf $(VENV) build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis runs
-	rm -f src/roughformer/signature/native/libroughformer.*
+	rm -f src/roughformer/signatures/native/libroughformer.*
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

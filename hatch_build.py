@@ -14,7 +14,7 @@ class NativeKernel(BuildHookInterface):
         if self.target_name != "wheel":
             return
         sys.path.insert(0, str(Path(self.root, "src")))
-        from roughformer.signature.native.build import BuildError, build, library_path
+        from roughformer.signatures.native.build import BuildError, build, library_path
 
         try:
             build(verbose=True)

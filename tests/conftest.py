@@ -60,7 +60,7 @@ def native():
 def instruction_set(request):
     """The native engine runs on this instruction set during the test."""
     need_native()
-    from roughformer.signature.library import load
+    from roughformer.signatures.library import load
 
     library = load()
     usual = library.rf_isa()

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 import roughformer as rf
-from roughformer.signature import library
-from roughformer.signature.native import build as native_build
+from roughformer.signatures import library
+from roughformer.signatures.native import build as native_build
 
 WITHOUT_LIBRARY = """
 import warnings
 from pathlib import Path
-from roughformer.signature.native import build
+from roughformer.signatures.native import build
 build.library_path = lambda: Path("/nowhere/libroughformer.so")
 import numpy as np, roughformer as rf
 x = np.random.default_rng(0).normal(size=(3, 2, 20))

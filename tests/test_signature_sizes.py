@@ -222,10 +222,14 @@ def test_without_a_limit_the_free_memory_is_the_limit(engine):
         rf.multiview_signature(batch, 75, 4, engine=engine)
 
 
-def test_a_result_exactly_at_the_limit_is_computed(engine):
+def test_the_limit_counts_the_result_and_the_scratch_of_each_thread(engine):
     batch = make_batch(0, n_series=2)
     size = rf.memory_estimate(2, 3, rf.feature_count(2, 2), 8)
-    assert rf.multiview_signature(batch, 3, 2, max_memory=size, engine=engine).nbytes == size
+    scratch = 3 * 64 * 6  # three times the six words of 64 bytes of lanes
+    room = {"max_memory": size + scratch, "threads": 1, "engine": engine}
+    assert rf.multiview_signature(batch, 3, 2, **room).nbytes == size
+    with pytest.raises(rf.CapacityError):
+        rf.multiview_signature(batch, 3, 2, **(room | {"max_memory": size + scratch - 1}))
     with pytest.raises(rf.CapacityError):
         rf.multiview_signature(batch, 3, 2, max_memory=size - 1, engine=engine)
 

@@ -27,10 +27,18 @@ def rows(windows, batch):
     return [cuts.of(b) for b in range(len(batch))]
 
 
+def rows_since_start(windows, batch):
+    """Cut times counted from the first point, where they are exact; and the times so counted."""
+    cuts = rf.Windows.of(windows).place(batch)
+    since = cuts.since(batch.span[0])
+    for b in range(len(batch)):
+        t = batch.series(b)[0]
+        yield since[b, : cuts.n_windows[b] + 1], t - t[0]
+
+
 @given(batch=batches, n=st.integers(1, 12))
 def test_by_count_cuts_each_span_evenly_and_ends_exactly_at_its_end(batch, n):
-    for b, row in enumerate(rows(n, batch)):
-        t = batch.series(b)[0]
+    for row, t in rows_since_start(n, batch):
         np.testing.assert_allclose(row, np.linspace(t[0], t[-1], n + 1), rtol=1e-12, atol=1e-12)
         assert row[0] == t[0]
         assert row[-1] == t[-1]
@@ -39,8 +47,7 @@ def test_by_count_cuts_each_span_evenly_and_ends_exactly_at_its_end(batch, n):
 
 @given(batch=batches, duration=st.floats(0.05, 20.0))
 def test_by_duration_steps_from_the_first_point_and_cuts_the_last_window_short(batch, duration):
-    for b, row in enumerate(rows(rf.Windows.by_duration(duration), batch)):
-        t = batch.series(b)[0]
+    for row, t in rows_since_start(rf.Windows.by_duration(duration), batch):
         assert row[0] == t[0]
         assert row[-1] == t[-1]
         np.testing.assert_allclose(np.diff(row)[:-1], duration, rtol=1e-9)
@@ -70,8 +77,7 @@ def test_durations_of_dates_are_seconds_or_timedeltas():
 
 @given(batch=batches, n=st.integers(1, 12))
 def test_by_points_ends_windows_at_every_nth_observation(batch, n):
-    for b, row in enumerate(rows(rf.Windows.by_points(n), batch)):
-        t = batch.series(b)[0]
+    for row, t in rows_since_start(rf.Windows.by_points(n), batch):
         want = [*t[::n]] if (len(t) - 1) % n == 0 else [*t[::n], t[-1]]
         np.testing.assert_array_equal(row, want if len(t) > 1 else [t[0], t[0]])
 
@@ -126,10 +132,14 @@ def test_whole_numbers_are_counts_of_any_integer_type():
 
 
 def test_padded_cuts_repeat_the_last_one():
-    cuts = Cuts(np.array([0.0, 1, 5, 7]), np.array([0, 2]), np.array([1, 1]), shared=False)
-    np.testing.assert_array_equal(cuts.padded(), [[0, 1], [5, 7]])
-    ragged = Cuts(np.array([0.0, 1, 5, 7, 8]), np.array([0, 2]), np.array([1, 2]), shared=False)
-    np.testing.assert_array_equal(ragged.padded(), [[0, 1, 1], [5, 7, 8]])
+    zero, late = np.zeros(2), np.array([0.0, 5.0])
+    cuts = Cuts(np.array([0.0, 1, 5, 7]), np.array([0, 2]), np.array([1, 1]), zero, shared=False)
+    np.testing.assert_array_equal(cuts.since(zero), [[0, 1], [5, 7]])
+    np.testing.assert_array_equal(cuts.since(late), [[0, 1], [0, 2]])
+    times = np.array([0.0, 1, 0, 2, 3])
+    ragged = Cuts(times, np.array([0, 2]), np.array([1, 2]), late, shared=False)
+    np.testing.assert_array_equal(ragged.since(zero), [[0, 1, 1], [5, 7, 8]])
+    np.testing.assert_array_equal(ragged.of(1), [5, 7, 8])
     assert ragged.most == 2
     assert not ragged.equal
     assert cuts.equal

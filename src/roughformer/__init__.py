@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from roughformer.lifts import Time as Time
     from roughformer.series import SeriesBatch as SeriesBatch
     from roughformer.series import UnobservedWarning as UnobservedWarning
-    from roughformer.signature.api import logsignature as logsignature
-    from roughformer.signature.api import multiview_signature as multiview_signature
-    from roughformer.signature.api import signature as signature
-    from roughformer.signature.features import feature_count as feature_count
-    from roughformer.signature.features import feature_names as feature_names
-    from roughformer.signature.features import memory_estimate as memory_estimate
-    from roughformer.signature.library import engine_info as engine_info
-    from roughformer.signature.running import RunningSignatures as RunningSignatures
+    from roughformer.signatures.api import logsignature as logsignature
+    from roughformer.signatures.api import multiview_signature as multiview_signature
+    from roughformer.signatures.api import signature as signature
+    from roughformer.signatures.features import feature_count as feature_count
+    from roughformer.signatures.features import feature_names as feature_names
+    from roughformer.signatures.features import memory_estimate as memory_estimate
+    from roughformer.signatures.library import engine_info as engine_info
+    from roughformer.signatures.running import RunningSignatures as RunningSignatures
     from roughformer.windows import Windows as Windows
 
 __version__ = "0.1.0"
@@ -35,10 +35,10 @@ _HOME = {
     "errors": "CapacityError CheckpointError EngineWarning InputError MissingDataError",
     "lifts": "Basepoint Clock Counts Lag Time",
     "series": "SeriesBatch UnobservedWarning",
-    "signature.api": "logsignature multiview_signature signature",
-    "signature.features": "feature_count feature_names memory_estimate",
-    "signature.library": "engine_info",
-    "signature.running": "RunningSignatures",
+    "signatures.api": "logsignature multiview_signature signature",
+    "signatures.features": "feature_count feature_names memory_estimate",
+    "signatures.library": "engine_info",
+    "signatures.running": "RunningSignatures",
     "windows": "Windows",
 }
 _MODULE_OF = {name: home for home, names in _HOME.items() for name in names.split()}

@@ -80,8 +80,8 @@ class Basepoint:
 class Clock:
     """Words of ``count`` harmonic clocks with every channel: 2 · count · C features.
 
-    ω_j = 2π · j · spacing / T, j = 1 ... count, where T is the window's duration in the local view
-    and the series' span in the global view; or give the angular ``frequencies`` themselves.
+    ω_j = 2π · j · spacing / T, j = 1 ... count, where T is the duration of the window in the local
+    view and from the first to the last cut in the global view; or give the angular ``frequencies``.
     """
 
     count: int = 16
@@ -235,20 +235,23 @@ def _add_lags(path: Path, lags: tuple[Lag, ...], n_base: int) -> Path:
     lengths = np.bincount(s, minlength=n).astype(np.int64)
     starts = np.concatenate([[0], np.cumsum(lengths)])[:-1].astype(np.int64)
 
+    zero = path.first_times[s]
+
     def at(when: npt.NDArray[np.float64], values: Any) -> Any:
         begin, size = path.time_starts[s], path.lengths[s]
         low = locate(path.times, begin, size, when)
         high = np.minimum(low + 1, size - 1)
-        left, right = path.times[begin + low], path.times[begin + high]
+        left, right = path.times[begin + low] - zero, path.times[begin + high] - zero
         gap = right - left
         w = np.divide(when - left, gap, out=np.zeros(len(when)), where=gap > 0)
         rows = path.starts[s]
         return _sample(values, rows + low, rows + high, np.clip(w, 0.0, 1.0))
 
     own = path.values[:, :n_base]
-    parts = [at(t, own), *(at(t - lag.delay, own) for lag in lags)]
+    since = t - zero
+    parts = [at(since, own), *(at(since - lag.delay, own) for lag in lags)]
     if path.values.shape[1] > n_base:
-        parts.append(at(t, path.values[:, n_base:]))
+        parts.append(at(since, path.values[:, n_base:]))
     return replace(
         path,
         values=_join(parts),

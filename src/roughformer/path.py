@@ -16,17 +16,20 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 
-def locate(times: Floats, starts: Ints, lengths: Ints, query: Floats) -> Ints:
+def locate(times: Floats, starts: Ints, lengths: Ints, since: Floats) -> Ints:
     """Last point at or before each query time: a binary search in many series at once.
 
-    Series i of ``starts, lengths (M,)`` is ``times[starts[i] : starts[i] + lengths[i]]``; returns
+    Series i of ``starts, lengths (M,)`` is ``times[starts[i] : starts[i] + lengths[i]]``; the query
+    ``since (M,)`` counts from its first point, so that no digits are lost to large stamps. Returns
     ``(M,)`` positions within the series, 0 where the query lies before the first point.
     """
-    low, high = np.zeros(len(query), np.int64), lengths.copy()
+    zero = times[starts]
+    low, high = np.zeros(len(since), np.int64), lengths.copy()
     # Invariant: point `low` is at or before the query (or low = 0), point `high` is after it.
     for _ in range(int(lengths.max(initial=1)).bit_length()):
         middle = (low + high) // 2
-        before = (times[starts + np.minimum(middle, lengths - 1)] <= query) & (middle < lengths)
+        at = times[starts + np.minimum(middle, lengths - 1)] - zero
+        before = (at <= since) & (middle < lengths)
         move = high - low > 1
         low = np.where(move & before, middle, low)
         high = np.where(move & ~before, middle, high)
@@ -53,6 +56,11 @@ class Path:
     def dim(self) -> int:
         """Dimension of the path, the time channel included."""
         return int(self.values.shape[1]) + (self.time_scale is not None)
+
+    @property
+    def first_times(self) -> Floats:
+        """``(B,)`` time of the first point of each series."""
+        return self.times[self.time_starts]
 
     @property
     def n_series(self) -> int:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from roughformer.errors import InputError
+from roughformer.errors import CapacityError, InputError
 from roughformer.series import SeriesBatch
 
 __all__ = ["Cuts", "Windows"]
@@ -23,20 +23,25 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Cuts:
-    """Cut times of a batch, flat: series b has ``times[starts[b] : starts[b] + n_windows[b] + 1]``.
+    """Cut times of a batch, flat: those of series b are
+    ``times[starts[b] : starts[b] + n_windows[b] + 1]``, counted from ``origin[b]``.
 
-    ``shared``: all series use the same ones.
+    Counting from a series' own start keeps all digits where stamps are large and steps small (epoch
+    seconds). ``shared``: all series use the same entries. ``n_default``: windows of a batch without
+    series.
     """
 
     times: Floats
     starts: Ints
     n_windows: Ints
+    origin: Floats
     shared: bool
+    n_default: int = 0
 
     @property
     def most(self) -> int:
         """The largest number of windows of any series: the length of the token axis."""
-        return int(self.n_windows.max(initial=0))
+        return int(self.n_windows.max()) if len(self.n_windows) else self.n_default
 
     @property
     def equal(self) -> bool:
@@ -46,21 +51,28 @@ class Cuts:
     def of(self, b: int) -> Floats:
         """The cut times ``(n_windows + 1,)`` of series b."""
         first = int(self.starts[b])
-        return self.times[first : first + int(self.n_windows[b]) + 1]
+        times = self.times[first : first + int(self.n_windows[b]) + 1]
+        return np.asarray(times + self.origin[b])
 
-    def padded(self) -> Floats:
-        """``(B, most + 1)``: cut times, the last one repeated where a series has fewer windows."""
+    def shift(self, start: Floats) -> Floats:
+        """``(B,)``: what to add to ``times`` to count from ``start (B,)``."""
+        return self.origin - start
+
+    def since(self, start: Floats) -> Floats:
+        """``(B, most + 1)``: cut times counted from ``start (B,)``, the last one repeated where a
+        series has fewer windows.
+        """
+        return np.asarray(self._padded() + self.shift(start)[:, None])
+
+    def _padded(self) -> Floats:
         column = np.arange(self.most + 1)[None, :]
         return np.asarray(
             self.times[self.starts[:, None] + np.minimum(column, self.n_windows[:, None])]
         )
 
 
-def _even(start: Floats, end: Floats, n: int) -> Floats:
-    """(B,), (B,) -> (B, n + 1) evenly spaced, the last exactly ``end``."""
-    cuts = start[:, None] + (end - start)[:, None] * (np.arange(n + 1) / n)[None, :]
-    cuts[:, -1] = end
-    return cuts
+# More cut times than this are a mistake in the unit of a duration, not a wish.
+_MOST_CUTS = 2**30
 
 
 def _check_increasing(cuts: Floats, where: str) -> None:
@@ -140,6 +152,11 @@ class Windows:
             return windows
         if isinstance(windows, int | np.integer) and not isinstance(windows, bool):
             return cls.by_count(int(windows))
+        if isinstance(windows, str | bytes | bool) or not np.iterable(windows):
+            raise InputError(
+                "windows must be a whole number of windows, an array of cut times, or one of "
+                f"Windows.by_count, by_duration, by_points and explicit; got {windows!r}"
+            )
         return cls.explicit(windows)
 
     def place(self, batch: SeriesBatch) -> Cuts:
@@ -151,49 +168,57 @@ class Windows:
             return self._explicit(n_series)
         start, end = batch.span
         on_grid = batch.grid is not None and n_series > 0
-        if on_grid:
-            start, end = start[:1], end[:1]
+        span = (end - start)[: 1 if on_grid else None]
         if self.rule == "count":
             n = int(self.amount)
-            rows = _even(start, end, n)
-            counts = np.full(len(rows), n)
-            flat = rows.ravel()
+            counts = np.full(len(span), n, dtype=np.int64)
+            flat = (span[:, None] * (np.arange(n + 1) / n)[None, :]).ravel()
+            n_default = n
         else:
-            span = end - start
             # Allow for rounding: 0.3 / 0.1 is three windows, not three and a sliver.
-            counts = np.maximum(np.ceil(span / self.amount * (1 - 1e-12) - 1e-9), 1).astype(
-                np.int64
-            )
-            first = np.concatenate([[0], np.cumsum(counts + 1)])
-            row = np.repeat(np.arange(len(counts)), counts + 1)
-            k = np.arange(len(row)) - first[row]
-            flat = np.where(k == counts[row], end[row], start[row] + k * self.amount)
+            number = np.maximum(np.ceil(span / self.amount * (1 - 1e-12) - 1e-9), 1)
+            if number.sum() > _MOST_CUTS:
+                raise CapacityError(
+                    f"windows of {self.amount:g} over spans of up to {span.max():g} would be "
+                    f"{number.sum():.3g} windows; is the duration in the unit of the times?"
+                )
+            counts = number.astype(np.int64)
+            row, k = _rows(counts + 1)
+            flat = np.where(k == counts[row], span[row], k * self.amount)
+            n_default = 0
         if on_grid:
             zeros = np.zeros(n_series, np.int64)
-            return Cuts(flat, zeros, np.full(n_series, counts[0]), shared=True)
-        starts = np.concatenate([[0], np.cumsum(counts + 1)])[:-1]
-        return Cuts(flat, starts, counts.astype(np.int64), shared=False)
+            return Cuts(flat, zeros, np.full(n_series, counts[0]), start, shared=True)
+        starts = np.cumsum(counts + 1) - (counts + 1)
+        return Cuts(flat, starts, counts, start, shared=False, n_default=n_default)
 
     def _by_points(self, batch: SeriesBatch) -> Cuts:
         n = int(self.amount)
         counts = np.maximum(-(-(batch.lengths - 1) // n), 1)
-        starts = np.concatenate([[0], np.cumsum(counts + 1)])
-        row = np.repeat(np.arange(len(batch)), counts + 1)
-        k = np.arange(int(starts[-1])) - starts[row]
+        row, k = _rows(counts + 1)
         position = np.minimum(k * n, batch.lengths[row] - 1)
-        times = batch.times[batch.offsets[:-1][row] + position]
-        return Cuts(times, starts[:-1], counts, shared=False)
+        start = batch.span[0]
+        times = batch.times[batch.offsets[:-1][row] + position] - start[row]
+        return Cuts(times, np.cumsum(counts + 1) - (counts + 1), counts, start, shared=False)
 
     def _explicit(self, n_series: int) -> Cuts:
+        zero = np.zeros(n_series)
         if self.shared:
-            counts = np.full(n_series, len(self.cuts[0]) - 1, dtype=np.int64)
-            return Cuts(self.cuts[0], np.zeros(n_series, np.int64), counts, shared=True)
+            n = len(self.cuts[0]) - 1
+            counts = np.full(n_series, n, dtype=np.int64)
+            first = np.zeros(n_series, np.int64)
+            return Cuts(self.cuts[0], first, counts, zero, shared=True, n_default=n)
         if len(self.cuts) != n_series:
             raise InputError(
                 f"explicit cut times were given for {len(self.cuts)} series, the batch has "
                 f"{n_series}; give one row for each series, or one row shared by all"
             )
         counts = np.array([len(c) - 1 for c in self.cuts], dtype=np.int64)
-        starts = np.concatenate([[0], np.cumsum(counts + 1)])[:-1].astype(np.int64)
         flat = np.concatenate(self.cuts) if self.cuts else np.zeros(0)
-        return Cuts(flat, starts, counts, shared=False)
+        return Cuts(flat, np.cumsum(counts + 1) - (counts + 1), counts, zero, shared=False)
+
+
+def _rows(sizes: Ints) -> tuple[Ints, Ints]:
+    """For ragged rows of these sizes, laid out flat: the row of each entry and its place in it."""
+    row = np.repeat(np.arange(len(sizes)), sizes)
+    return row, np.arange(len(row)) - (np.cumsum(sizes) - sizes)[row]

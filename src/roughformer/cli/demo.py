@@ -11,9 +11,9 @@ from roughformer.errors import InputError
 from roughformer.io import make_sine
 from roughformer.lifts import Time
 from roughformer.series import SeriesBatch
-from roughformer.signature.api import multiview_signature
-from roughformer.signature.features import feature_names
-from roughformer.signature.library import engine_info
+from roughformer.signatures.api import multiview_signature
+from roughformer.signatures.features import feature_names
+from roughformer.signatures.library import engine_info
 
 __all__ = ["run_demo"]
 

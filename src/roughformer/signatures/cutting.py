@@ -38,14 +38,18 @@ class Spans(NamedTuple):
 
 def window_spans(path: Path, cuts: Cuts) -> Spans:
     """Place each cut at a segment and a fraction of it; outside the points the path is constant."""
-    c = cuts.padded()
+    zero = path.first_times
+    c = cuts.since(zero)
     shape = c.shape
     starts = np.broadcast_to(path.time_starts[:, None], shape).ravel()
     lengths = np.broadcast_to(path.lengths[:, None], shape).ravel()
     when = c.ravel()
     a = locate(path.times, starts, lengths, when)
     b = np.minimum(a + 1, lengths - 1)
-    left, right = path.times[starts + a], path.times[starts + b]
+    left, right = (
+        path.times[starts + a] - path.times[starts],
+        path.times[starts + b] - path.times[starts],
+    )
     inside = (when > left) & (b > a)
     gap = np.where(inside, right - left, 1.0)
     alpha = np.where(inside, (when - left) / gap, 0.0).reshape(shape)

@@ -234,6 +234,7 @@ static void open_group(const RfJob* job, const int64_t* members, int count, Aren
     lane.length = job->lengths[b];
     lane.n_windows = job->n_windows[b];
     lane.cuts = job->cuts + job->cut_starts[b];
+    lane.shift = job->cut_shift[b];
     lane.kept = nullptr;
     if (l < count && lane.n_windows > g.windows) g.windows = lane.n_windows;
   }

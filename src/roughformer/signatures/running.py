@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from roughformer.errors import InputError
+from roughformer.errors import CapacityError, InputError
 from roughformer.lifts import View
-from roughformer.signature import library
-from roughformer.signature.engine import Engine, pick_engine
+from roughformer.signatures import library
+from roughformer.signatures.engine import Engine, pick_engine
+from roughformer.signatures.features import MAX_DEPTH, over_limit, readable
 from roughformer.words import word_count
 
 __all__ = ["RunningSignatures"]
@@ -59,12 +60,23 @@ class RunningSignatures:
         ):
             if int(value) != value or value < least:
                 raise InputError(f"{name} must be a whole number >= {least}, got {value!r}")
+        if depth > MAX_DEPTH:
+            raise InputError(f"depth must be at most {MAX_DEPTH}, got {depth!r}")
         self.n_streams, self.dim, self.depth = int(n_streams), int(dim), int(depth)
         self.dtype = np.dtype(dtype)
         if self.dtype not in (np.float32, np.float64):
             raise InputError(f"dtype must be float32 or float64, got {dtype!r}")
         self.engine = pick_engine(engine)
         self.n_words = word_count(self.dim, self.depth)
+        # Per stream: last point, local and global signature, and as much again to read them out.
+        need = self.n_streams * (1 + self.dim + 4 * self.n_words) * self.dtype.itemsize
+        over = over_limit(need, None)
+        if over is not None:
+            raise CapacityError(
+                f"{n_streams} streams of dimension {dim} at depth {depth} need {readable(need)}, "
+                f"more than the {readable(over)} allowed; lower the depth, or keep fewer streams "
+                "in one object"
+            )
         self._store: _NativeStore | _TwinStore
         store = _NativeStore if self.engine == "native" else _TwinStore
         self._store = store(self.n_streams, self.dim, self.depth, self.dtype)
@@ -148,7 +160,7 @@ class _TwinStore:
     def push(self, points: npt.NDArray[Any], active: npt.NDArray[np.bool_] | None) -> None:
         import torch
 
-        from roughformer.signature.twin import multiply, signature_of_increments
+        from roughformer.signatures.twin import multiply, signature_of_increments
 
         new = torch.tensor(points)
         here = torch.ones_like(self._open) if active is None else torch.tensor(active)[:, None]
@@ -162,7 +174,7 @@ class _TwinStore:
     def read(self, views: int, out: npt.NDArray[Any]) -> None:
         import torch
 
-        from roughformer.signature.twin import multiply
+        from roughformer.signatures.twin import multiply
 
         parts = []
         if views & _BITS["global"]:
@@ -174,7 +186,7 @@ class _TwinStore:
     def close(self, which: npt.NDArray[np.bool_] | None) -> None:
         import torch
 
-        from roughformer.signature.twin import multiply
+        from roughformer.signatures.twin import multiply
 
         chosen = torch.ones_like(self._open) if which is None else torch.tensor(which)[:, None]
         joint = multiply(self._global, self._local)

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from roughformer.path import Path
-from roughformer.signature.cutting import Spans, window_spans
-from roughformer.signature.log_table import log_table
+from roughformer.signatures.cutting import Spans, window_spans
+from roughformer.signatures.log_table import log_table
 from roughformer.windows import Cuts
 from roughformer.words import lyndon_words, word_count, word_index
 
@@ -29,7 +29,9 @@ def _outer(a: Tensor, b: Tensor) -> Tensor:
 def signature_of_increments(x: Tensor, depth: int) -> Levels:
     """Increments ``x (..., steps, d)`` -> levels ``(..., d^k)``, by Horner's scheme per step."""
     d = x.shape[-1]
-    state = [x.new_zeros(*x.shape[:-2], d**k) for k in range(1, depth + 1)]
+    # Level 1 is written as a sum so that the result hangs on x even if there is no step.
+    first = x[..., :0, :].sum(dim=-2)
+    state = [first, *(x.new_zeros(*x.shape[:-2], d**k) for k in range(2, depth + 1))]
     for step in x.unbind(-2):
         new = list(state)
         for k in range(depth, 0, -1):
@@ -139,11 +141,12 @@ def _local(path: Path, values: Tensor, spans: Spans, depth: int, basepoint: bool
             _window_increments(path, values, spans, slice(i, min(i + size, n_tokens)), basepoint),
             depth,
         )
-        for i in range(0, n_tokens, size)
+        for i in range(0, max(n_tokens, 1), size)
     ]
-    if not parts:
-        parts = [[values.new_zeros(0, path.dim**k) for k in range(1, depth + 1)]]
-    return [torch.cat(level).reshape(*spans.first.shape, -1) for level in zip(*parts, strict=True)]
+    return [
+        torch.cat(level).reshape(*spans.first.shape, path.dim ** (k + 1))
+        for k, level in enumerate(zip(*parts, strict=True))
+    ]
 
 
 def twin_views(

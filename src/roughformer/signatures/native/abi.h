@@ -32,6 +32,7 @@ struct RfJob {
   const int64_t* time_starts;  // (B) where its times begin (all 0 when a grid is shared)
   const double* cuts;          // cut times, ascending
   const int64_t* cut_starts;   // (B) where its cuts begin
+  const double* cut_shift;     // (B) added to them: time since the series' first point
   const int64_t* n_windows;    // (B) its number of windows; it has one cut more
   const double* time_scale;    // (B) channel 0 is (t - t_0) * scale; null: no time channel
   const uint8_t* keep;         // (n_rows) 0 = dropped; null: all kept

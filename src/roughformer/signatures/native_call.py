@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from roughformer.path import Path
-from roughformer.signature.library import Job, Log, default_threads, load
-from roughformer.signature.log_table import LogTable
+from roughformer.signatures.library import Job, Log, default_threads, load
+from roughformer.signatures.log_table import LogTable
 from roughformer.windows import Cuts
 
 __all__ = ["Request", "backward", "forward"]
@@ -69,8 +69,12 @@ def _call(
         _c(cuts.times, np.float64),
         _c(cuts.starts, np.int64),
         _c(cuts.n_windows, np.int64),
+        _c(cuts.shift(path.first_times), np.float64),
     ]
-    names = ("times", "starts", "lengths", "time_starts", "cuts", "cut_starts", "n_windows")
+    names = (
+        *("times", "starts", "lengths", "time_starts", "cuts", "cut_starts", "n_windows"),
+        "cut_shift",
+    )
     scale = None if path.time_scale is None else _c(path.time_scale, np.float64)
     keep = None if request.keep is None else _c(request.keep, np.uint8)
     keys = None if request.keys is None else _c(request.keys, np.uint32)

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from roughformer.signature import native_call
+from roughformer.signatures import native_call
 
 __all__ = ["native_signature"]
 

@@ -9,8 +9,8 @@ from roughformer.errors import InputError
 from roughformer.lifts import Lifts, View
 from roughformer.series import SeriesBatch
 from roughformer.series._validate import check_mask
-from roughformer.signature.engine import Dropping, Engine, compute_tokens
-from roughformer.signature.features import Basis, Layout, Transform, layout_of
+from roughformer.signatures.engine import Dropping, Engine, compute_tokens
+from roughformer.signatures.features import Basis, Layout, Transform, layout_of
 from roughformer.windows import Windows
 
 __all__ = ["logsignature", "multiview_signature", "signature"]
@@ -100,7 +100,7 @@ def multiview_signature(
     it requires a gradient), a numpy array otherwise. Series with fewer windows than the longest
     are padded with zeros.
     """
-    batch = SeriesBatch.of(x, times, lengths) if not isinstance(x, SeriesBatch) else x
+    batch = SeriesBatch.of(x, times, lengths)
     layout = layout_of(batch.channels, depth, views, lifts, transform, basis)
     return _tokens(
         x, batch, Windows.of(windows), layout, lengths, keep, drop, seed, dtype, precise, out,
@@ -137,6 +137,11 @@ def _tokens(
     tensor = None
     in_torch = not isinstance(x, SeriesBatch | np.ndarray | list) and hasattr(x, "requires_grad")
     if in_torch and (x.requires_grad or x.device.type != "cpu"):
+        if out is not None:
+            raise InputError(
+                "out= cannot be given with a tensor that requires a gradient or is not in main "
+                "memory; leave it out, or pass x.detach()"
+            )
         tensor = _as_tensor_values(x, lengths)
     found = compute_tokens(
         batch,

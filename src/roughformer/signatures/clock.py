@@ -18,7 +18,7 @@ from torch import Tensor
 
 from roughformer.lifts import Clock
 from roughformer.path import Path
-from roughformer.signature.cutting import window_spans
+from roughformer.signatures.cutting import window_spans
 from roughformer.windows import Cuts
 
 __all__ = ["clock_words", "clock_words_torch"]
@@ -49,7 +49,7 @@ def clock_words_torch(path: Path, cuts: Cuts, clock: Clock, view: str, dtype: An
     )
     spans = window_spans(path, cuts)
     n_series, n_windows = spans.first.shape
-    c = cuts.padded()
+    c = cuts.since(path.first_times)  # all times count from the first point of their series
     if view == "local":
         origin, duration = c[:, :-1], np.diff(c, axis=1)
         omega = _frequencies(clock, duration)
@@ -100,14 +100,16 @@ def _part(
     series = np.repeat(np.arange(path.n_series), spans.first.shape[1])[part]
     steps = max(int(end.max(initial=0)), 1)
     point = first[:, None] + np.minimum(np.arange(steps + 1)[None, :], end[:, None])
-    t = path.times[path.time_starts[series][:, None] + point]
+    t = path.times[path.time_starts[series][:, None] + point] - path.first_times[series][:, None]
     gap = np.diff(t, axis=1)
     # Each piece is cut to the window; a piece of no duration (padding) has no slope.
     clipped = np.clip(t, begin[part][:, None], finish[part][:, None]) - zero[part][:, None]
     angle = clipped[:, :, None] * omega[part][:, None, :]
-    safe = np.where(omega[part] > 0, omega[part], 1.0)[:, None, :]
-    sine = np.where(omega[part][:, None, :] > 0, np.diff(np.sin(angle), axis=1) / safe, 0.0)
-    cosine = np.where(omega[part][:, None, :] > 0, -np.diff(np.cos(angle), axis=1) / safe, 0.0)
+    moving = omega[part][:, None, :] != 0  # a clock that stands still: cos = 1, sin = 0
+    safe = np.where(moving, omega[part][:, None, :], 1.0)
+    still = np.diff(clipped, axis=1)[:, :, None]
+    sine = np.where(moving, np.diff(np.sin(angle), axis=1) / safe, still)
+    cosine = np.where(moving, -np.diff(np.cos(angle), axis=1) / safe, 0.0)
     inverse = np.divide(1.0, gap, out=np.zeros_like(gap), where=gap > 0)
     device = values.device
     rows = values[torch.as_tensor(path.starts[series][:, None] + point, device=device)]

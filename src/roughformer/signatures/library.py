@@ -30,7 +30,8 @@ class Job(ctypes.Structure):
 
     _fields_ = (
         *((name, _P) for name in ("values", "times", "starts", "lengths", "time_starts")),
-        *((name, _P) for name in ("cuts", "cut_starts", "n_windows", "time_scale", "keep", "keys")),
+        *((name, _P) for name in ("cuts", "cut_starts", "cut_shift", "n_windows")),
+        *((name, _P) for name in ("time_scale", "keep", "keys")),
         *((name, _P) for name in ("out", "out_starts", "grad_out", "grad_values")),
         ("log", ctypes.POINTER(Log)),
         *((name, _L) for name in ("n_rows", "n_times", "n_series")),
@@ -48,7 +49,7 @@ class Stream(ctypes.Structure):
 
 
 def _library_file() -> Path:
-    from roughformer.signature.native.build import library_path
+    from roughformer.signatures.native.build import library_path
 
     return library_path()
 
@@ -61,7 +62,7 @@ def _open() -> ctypes.CDLL | str:
     if not path.exists():
         return (
             "the native kernel was not built; install a C++ compiler and run "
-            "`python -m roughformer.signature.native.build`"
+            "`python -m roughformer.signatures.native.build`"
         )
     try:
         lib = ctypes.CDLL(str(path))

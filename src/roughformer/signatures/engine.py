@@ -13,10 +13,10 @@ from roughformer.errors import InputError
 from roughformer.lifts import View, lift_path
 from roughformer.path import Path
 from roughformer.series import SeriesBatch
-from roughformer.signature import library, native_call
-from roughformer.signature.clock import clock_words
-from roughformer.signature.features import Layout, check_capacity
-from roughformer.signature.log_table import log_table
+from roughformer.signatures import library, native_call
+from roughformer.signatures.clock import clock_words
+from roughformer.signatures.features import Layout, check_capacity
+from roughformer.signatures.log_table import log_table
 from roughformer.windows import Cuts, Windows
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def _request(
 
 
 def _twin(call: _Call, cuts: Cuts, layout: Layout, values: "Tensor") -> dict[View, "Tensor"]:
-    from roughformer.signature.twin import lyndon_logarithm, twin_views
+    from roughformer.signatures.twin import lyndon_logarithm, twin_views
 
     path, keep = call.path, call.keep
     if keep is None and call.fraction > 0:
@@ -151,8 +151,8 @@ def _native_with_gradient(
     call: _Call, cuts: Cuts, layout: Layout, values: "Tensor", threads: int | None, dtype: Any
 ) -> dict[View, "Tensor"]:
     """Native forward and backward; the logarithm, if asked for, is torch's."""
-    from roughformer.signature.autograd import native_signature
-    from roughformer.signature.twin import lyndon_logarithm
+    from roughformer.signatures.autograd import native_signature
+    from roughformer.signatures.twin import lyndon_logarithm
 
     plain = replace(layout, views=call.views, transform="signature")
     request = _request(call, cuts, plain, threads, dtype)
@@ -205,7 +205,8 @@ def compute_tokens(
     check_fraction(dropping.fraction)
     cuts = windows.place(batch)
     shape = (len(batch), cuts.most, layout.size)
-    check_capacity(layout, shape[0], shape[1], np.dtype(dtype).itemsize, max_memory)
+    workers = threads or library.default_threads()
+    check_capacity(layout, shape[0], shape[1], np.dtype(dtype).itemsize, max_memory, workers)
     calls = _calls(batch, layout, dropping, values)
     chosen = pick_engine(engine, "cpu" if values is None else values.device.type)
     if values is None and chosen == "native":
@@ -292,7 +293,7 @@ def _clock_parts(
     clocked: Sequence[View] = [v for v in layout.views if layout.lifts[v].clock]
     if not clocked:
         return []
-    from roughformer.signature.clock import clock_words_torch
+    from roughformer.signatures.clock import clock_words_torch
 
     path = _clock_path(batch, dropping, values)
     found = []

@@ -10,6 +10,7 @@ from roughformer.lifts import Lifts, View, ViewLifts, per_view
 from roughformer.words import all_words, lyndon_count, lyndon_words, word_count
 
 __all__ = [
+    "MAX_DEPTH",
     "Basis",
     "Layout",
     "Transform",
@@ -19,11 +20,14 @@ __all__ = [
     "feature_names",
     "layout_of",
     "memory_estimate",
+    "over_limit",
+    "readable",
 ]
 
 Transform = Literal["signature", "logsignature"]
 Basis = Literal["brackets", "words"]
 _VIEWS: tuple[View, ...] = ("global", "local")
+MAX_DEPTH = 12  # as in native/tensor.h
 
 
 @dataclass(frozen=True)
@@ -102,8 +106,8 @@ def layout_of(
     chosen = (views,) if isinstance(views, str) else tuple(views)
     if not chosen or len(set(chosen)) != len(chosen) or any(v not in _VIEWS for v in chosen):
         raise InputError(f"views must be one or both of {_VIEWS}, each once, got {views!r}")
-    if isinstance(depth, bool) or int(depth) != depth or not 1 <= depth <= 12:
-        raise InputError(f"depth must be a whole number from 1 to 12, got {depth!r}")
+    if isinstance(depth, bool) or int(depth) != depth or not 1 <= depth <= MAX_DEPTH:
+        raise InputError(f"depth must be a whole number from 1 to {MAX_DEPTH}, got {depth!r}")
     if transform not in ("signature", "logsignature"):
         raise InputError(f"transform must be 'signature' or 'logsignature', got {transform!r}")
     if basis not in ("brackets", "words"):
@@ -163,7 +167,8 @@ def available_memory() -> int | None:
         return None
 
 
-def _readable(size: float) -> str:
+def readable(size: float) -> str:
+    """A number of bytes for people: 3.8 GB."""
     for unit in ("bytes", "kB", "MB", "GB"):
         if size < 1000:
             return f"{size:.3g} {unit}"
@@ -171,24 +176,30 @@ def _readable(size: float) -> str:
     return f"{size:.3g} TB"
 
 
-def check_capacity(
-    layout: Layout, n_series: int, n_windows: int, itemsize: int, limit: int | None
-) -> int:
-    """The size of the result in bytes; ``CapacityError`` if it is over the limit.
-
-    The limit is by default 80 % of the memory that is available now.
-    """
-    need = memory_estimate(n_series, n_windows, layout.size, itemsize)
+def over_limit(need: int, limit: int | None) -> int | None:
+    """The limit, if ``need`` bytes are over it; by default 80 % of the memory available now."""
     if limit is None:
         free = available_memory()
         limit = None if free is None else int(0.8 * free)
-    if limit is not None and need > limit:
+    return limit if limit is not None and need > limit else None
+
+
+def check_capacity(
+    layout: Layout, n_series: int, n_windows: int, itemsize: int, limit: int | None, threads: int
+) -> None:
+    """``CapacityError`` if the result and the scratch of the threads are over the limit."""
+    result = memory_estimate(n_series, n_windows, layout.size, itemsize)
+    # A thread holds the words of up to 16 series three times: global, local, on their way out.
+    widest = max(word_count(layout.dim(v), layout.depth) for v in layout.views)
+    scratch = 3 * 64 * widest * min(threads, max(n_series, 1))
+    over = over_limit(result + scratch, limit)
+    if over is not None:
         dims = " and ".join(f"{v}: {layout.dim(v)}" for v in layout.views)
         raise CapacityError(
             f"the tokens of {n_series} series x {n_windows} windows x {layout.size} features "
-            f"need {_readable(need)}, more than the {_readable(limit)} allowed; path dimension "
-            f"({dims}) at depth {layout.depth} is what makes them large. Lower the depth, use "
-            "transform='logsignature', split the channels into groups, take fewer windows or one "
-            "view, or work through the series in parts (max_memory= sets the limit)"
+            f"need {readable(result)} and {readable(scratch)} to work in, more than the "
+            f"{readable(over)} allowed; path dimension ({dims}) at depth {layout.depth} is what "
+            "makes them large. Lower the depth, use transform='logsignature', split the channels "
+            "into groups, take fewer windows or one view, or work through the series in parts "
+            "(max_memory= sets the limit)"
         )
-    return need

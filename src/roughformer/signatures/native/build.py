@@ -1,6 +1,6 @@
 """Compiles the kernel into one shared library that depends on nothing but the C++ runtime.
 
-``python -m roughformer.signature.native.build`` does it by hand, for example after installing a
+``python -m roughformer.signatures.native.build`` does it by hand, for example after installing a
 compiler (``--if-needed``: only when a source is newer). The library has no tie to a Python or torch
 version: it is loaded with ctypes.
 """
@@ -14,7 +14,7 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from roughformer.signature.native.codegen import generate
+from roughformer.signatures.native.codegen import generate
 
 __all__ = ["BuildError", "build", "find_compiler", "is_current", "library_path"]
 

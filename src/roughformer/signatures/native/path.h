@@ -15,7 +15,8 @@ struct alignas(RF_BYTES) CutRow {
 struct Lane {
   const void* values;  // first row
   const double* times;
-  const double* cuts;  // n_windows + 1 times
+  const double* cuts;  // n_windows + 1 times, less shift since the first point
+  double shift;
   int64_t length, n_windows, series;
   const uint32_t* kept;  // bitmap of kept points, null if all are
 };
@@ -107,34 +108,36 @@ static inline uint32_t kept_32(const uint32_t* bits, int64_t from, int64_t lengt
 
 // ---- cuts -----------------------------------------------------------------------------------
 
-// Largest i in [low, n-2] with t[i] <= c, given t[low] <= c < t[n-1]. Evenly spread cuts are
-// `stride` points apart: look around there first. No branch depends on the data while the guess is
-// good, so the searches of the lanes overlap in the processor.
+// Largest i in [low, n-2] with t[i] - t[0] <= c, given that for low and not for n-1. Differences
+// are exact where absolute cut times would round. Evenly spread cuts are `stride` points apart:
+// look around there first. No branch depends on the data while the guess is good, so the searches
+// of the lanes overlap in the processor.
 static inline int64_t last_at_or_before(const double* t, int64_t n, double c, int64_t low,
                                         int64_t stride) {
+  const double zero = t[0];
   const int64_t reach = stride / 2 + 2, guess = low + stride;
   int64_t size = reach;
   if (guess + reach < n && reach <= stride) {
-    const int64_t from = guess - (int64_t)(t[guess] > c) * reach;  // no branch: a coin toss
+    const int64_t from = guess - (int64_t)(t[guess] - zero > c) * reach;  // no branch: a coin toss
     __builtin_prefetch(t + guess + 2 * stride);
-    if (t[from] <= c && c < t[from + reach]) {
+    if (t[from] - zero <= c && c < t[from + reach] - zero) {
       low = from;
       while (size > 1) {
         const int64_t half = size / 2;
-        low += t[low + half] <= c ? half : 0;
+        low += t[low + half] - zero <= c ? half : 0;
         size -= half;
       }
       return low;
     }
   }
   size = size < n - 1 - low ? size : n - 1 - low;
-  while (t[low + size] <= c) {
+  while (t[low + size] - zero <= c) {
     low += size;
     size = 2 * size < n - 1 - low ? 2 * size : n - 1 - low;
   }
   while (size > 1) {
     const int64_t half = size / 2;
-    low += t[low + half] <= c ? half : 0;
+    low += t[low + half] - zero <= c ? half : 0;
     size -= half;
   }
   return low;
@@ -153,19 +156,19 @@ static void place_cuts(const Lane* lanes, int count, int64_t windows, CutRow* ro
       const Lane& lane = lanes[l];
       const double* t = lane.times;
       const int64_t n = lane.length;
-      const double c = lane.cuts[k <= lane.n_windows ? k : lane.n_windows];
+      const double c = lane.cuts[k <= lane.n_windows ? k : lane.n_windows] + lane.shift;
       int64_t a = 0, b = 0;
       part[l] = 0, gap[l] = 1;
-      if (c >= t[n - 1]) {
+      if (c >= t[n - 1] - t[0]) {
         a = b = n - 1;
-      } else if (c > t[0]) {
+      } else if (c > 0) {
         low[l] = last_at_or_before(t, n, c, low[l], stride[l]);
         a = low[l], b = a + 1;
         if (lane.kept) {
           b = kept_after(lane.kept, a);
           a = kept_at_or_before(lane.kept, a);
         }
-        part[l] = c - t[a];
+        part[l] = c - (t[a] - t[0]);
         gap[l] = t[b] - t[a];
       }
       row.a[l] = (int32_t)a;
