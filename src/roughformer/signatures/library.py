@@ -35,7 +35,7 @@ class Job(ctypes.Structure):
         *((name, _P) for name in ("out", "out_starts", "grad_out", "grad_values")),
         ("log", ctypes.POINTER(Log)),
         *((name, _L) for name in ("n_rows", "n_times", "n_series")),
-        *((name, _L) for name in ("token_stride", "global_at", "local_at", "out_bytes")),
+        *((name, _L) for name in ("token_stride", "global_at", "local_at")),
         ("drop", _D),
         *((name, _I) for name in ("value_dtype", "compute_dtype", "out_dtype")),
         *((name, _I) for name in ("channels", "depth", "views", "basepoint", "uniform", "threads")),
@@ -73,7 +73,7 @@ def _open() -> ctypes.CDLL | str:
     lib.rf_forward.argtypes = lib.rf_backward.argtypes = (ctypes.POINTER(Job),)
     stream = ctypes.POINTER(Stream)
     lib.rf_stream_bytes.argtypes, lib.rf_stream_bytes.restype = (stream,), _L
-    lib.rf_stream_push.argtypes, lib.rf_stream_push.restype = (stream, _P, _P), None
+    lib.rf_stream_push.argtypes, lib.rf_stream_push.restype = (stream, _P, _P), _L
     lib.rf_stream_read.argtypes, lib.rf_stream_read.restype = (stream, ctypes.c_int, _P, _L), None
     lib.rf_stream_close.argtypes, lib.rf_stream_close.restype = (stream, _P), None
     if lib.rf_abi_version() != _ABI:

@@ -100,7 +100,6 @@ def _call(
         token_stride=token,
         global_at=request.at.get("global", 0),
         local_at=request.at.get("local", 0),
-        out_bytes=out.nbytes,
         drop=request.drop,
         value_dtype=_DTYPES[values.dtype],
         compute_dtype=_DTYPES[np.dtype(request.compute)],

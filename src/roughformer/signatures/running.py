@@ -89,16 +89,12 @@ class RunningSignatures:
                 f"points must have shape ({self.n_streams}, {self.dim}), got {array.shape}"
             )
         chosen = _mask(active, self.n_streams, "active")
-        good = np.isfinite(array)
-        if not good.all():
-            rows = ~good.all(axis=1) if chosen is None else ~good.all(axis=1) & chosen
-            if rows.any():
-                i = int(np.flatnonzero(rows)[0])
-                raise InputError(
-                    f"point of stream {i} must be finite, got {array[i]}; fill missing channels "
-                    "with their last value, or leave the stream out with active="
-                )
-        self._store.push(array, chosen)
+        bad = self._store.push(array, chosen)
+        if bad >= 0:
+            raise InputError(
+                f"point of stream {bad} must be finite, got {array[bad]}; fill missing channels "
+                "with their last value, or leave the stream out with active="
+            )
 
     def read(
         self,
@@ -134,9 +130,10 @@ class _NativeStore:
         self._raw = np.zeros(lib.rf_stream_bytes(self._ref) + 64, np.uint8)
         self._stream.state = -(-self._raw.ctypes.data // 64) * 64
 
-    def push(self, points: npt.NDArray[Any], active: npt.NDArray[np.bool_] | None) -> None:
+    def push(self, points: npt.NDArray[Any], active: npt.NDArray[np.bool_] | None) -> int:
+        """-1, or the first active stream whose point is not finite (then nothing has changed)."""
         pointer = None if active is None else active.ctypes.data
-        self._lib.rf_stream_push(self._ref, points.ctypes.data, pointer)
+        return int(self._lib.rf_stream_push(self._ref, points.ctypes.data, pointer))
 
     def read(self, views: int, out: npt.NDArray[Any]) -> None:
         self._lib.rf_stream_read(self._ref, views, out.ctypes.data, out.shape[1])
@@ -157,11 +154,14 @@ class _TwinStore:
         self._local = [torch.zeros(n, dim**k, dtype=kind) for k in range(1, depth + 1)]
         self._global = [level.clone() for level in self._local]
 
-    def push(self, points: npt.NDArray[Any], active: npt.NDArray[np.bool_] | None) -> None:
+    def push(self, points: npt.NDArray[Any], active: npt.NDArray[np.bool_] | None) -> int:
         import torch
 
         from roughformer.signatures.twin import multiply, signature_of_increments
 
+        wrong = ~np.isfinite(points).all(axis=1) & (True if active is None else active)
+        if wrong.any():
+            return int(np.argmax(wrong))
         new = torch.tensor(points)
         here = torch.ones_like(self._open) if active is None else torch.tensor(active)[:, None]
         moved = torch.where(here & self._open, new - self._last, torch.zeros_like(new))
@@ -170,6 +170,7 @@ class _TwinStore:
         )
         self._last = torch.where(here, new, self._last)
         self._open = self._open | here
+        return -1
 
     def read(self, views: int, out: npt.NDArray[Any]) -> None:
         import torch

@@ -45,7 +45,6 @@ struct RfJob {
   int64_t n_rows, n_times, n_series;
   int64_t token_stride;        // elements from a token to the next of the same series
   int64_t global_at, local_at; // where in a token the views stand
-  int64_t out_bytes;           // of the whole result
   double drop;                 // fraction for keys
   int32_t value_dtype, compute_dtype, out_dtype;
   int32_t channels, depth, views;

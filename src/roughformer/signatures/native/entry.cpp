@@ -139,6 +139,18 @@ void over_stream_groups(const RfStream* s, Group group) {
           (int)std::min<int64_t>(kernel.lanes, s->n_streams - first));
 }
 
+template <class T>
+int64_t first_not_finite(const T* points, const uint8_t* active, const RfStream* s) {
+  // x - x is 0 for every finite x and NaN for all others; one pass without branches in most cases.
+  int wrong = 0;
+  for (int64_t i = 0; i < s->n_streams * s->dim; ++i) wrong |= !(points[i] - points[i] == 0);
+  if (!wrong) return -1;
+  for (int64_t b = 0; b < s->n_streams; ++b)
+    for (int c = 0; c < s->dim; ++c)
+      if ((!active || active[b]) && !(points[b * s->dim + c] - points[b * s->dim + c] == 0)) return b;
+  return -1;
+}
+
 }  // namespace
 
 extern "C" {
@@ -165,12 +177,17 @@ int64_t rf_stream_bytes(const RfStream* s) {
   const int64_t groups = (s->n_streams + kernel.lanes - 1) / kernel.lanes;
   return groups * (int64_t)kernel.stream_group_bytes(s->dim, s->depth);
 }
-void rf_stream_push(const RfStream* s, const void* points, const uint8_t* active) {
+// Returns -1, or the first active stream whose point is not finite; then nothing has been pushed.
+int64_t rf_stream_push(const RfStream* s, const void* points, const uint8_t* active) {
+  const int64_t bad = s->dtype == RF_F32 ? first_not_finite((const float*)points, active, s)
+                                         : first_not_finite((const double*)points, active, s);
+  if (bad >= 0) return bad;
   const size_t item = s->dtype == RF_F32 ? 4 : 8;
   over_stream_groups(s, [&](const RfKernel& k, void* group, int64_t first, int count) {
     k.stream_push(group, s->dim, s->depth, (const char*)points + (size_t)first * s->dim * item,
                   s->dim, active ? active + first : nullptr, count);
   });
+  return -1;
 }
 void rf_stream_read(const RfStream* s, int views, void* out, int64_t stride) {
   const size_t item = s->dtype == RF_F32 ? 4 : 8;

@@ -19,12 +19,6 @@ struct Special {
 };
 #include "generated.h"
 
-static const Special* special_for(int d, int n) {
-  for (const Special& s : SPECIAL)
-    if (s.d == d && s.n == n) return &s;
-  return nullptr;
-}
-
 // A signature that grows by rows of points, whichever code serves (d, n). `S_` is its state:
 // tracked words for straight-line code, all words otherwise.
 struct Engine {
@@ -139,49 +133,6 @@ static void load_features(const In* const* in, int64_t n, V* feature) {
   }
 }
 
-// Results far larger than the caches are written past them (non-temporal stores): the processor
-// then need not read each line of the output before it is overwritten. Tokens are collected per
-// lane first, because such stores pay only for whole cache lines.
-#ifdef RF_X86
-static inline void stream_line(char* to, const char* from) {
-#if RF_BYTES == 64
-  _mm512_stream_si512((__m512i*)to, _mm512_loadu_si512((const void*)from));
-#elif RF_BYTES == 32
-  for (int i = 0; i < 64; i += 32)
-    _mm256_stream_si256((__m256i*)(to + i), _mm256_loadu_si256((const __m256i*)(from + i)));
-#else
-  for (int i = 0; i < 64; i += 16)
-    _mm_stream_si128((__m128i*)(to + i), _mm_loadu_si128((const __m128i*)(from + i)));
-#endif
-}
-static inline void stream_fence() { _mm_sfence(); }
-#else
-static inline void stream_line(char* to, const char* from) { memcpy(to, from, 64); }
-static inline void stream_fence() {}
-#endif
-
-static void stream_copy(char* to, const char* from, size_t n) {
-  size_t head = (64 - ((uintptr_t)to & 63)) & 63;
-  if (head > n) head = n;
-  memcpy(to, from, head);
-  size_t i = head;
-  for (; i + 64 <= n; i += 64) stream_line(to + i, from + i);
-  memcpy(to + i, from + i, n - i);
-}
-
-// How much is collected before it is streamed out: whole tokens, or a part of a large one.
-struct Staging {
-  int64_t tokens;    // 0: results are small, write directly
-  int64_t features;  // of one token that are stored at a time
-};
-
-static Staging staging_for(const RfJob* job, int64_t features) {
-  const int64_t room = (64 << 10) / (LANES * (job->out_dtype == RF_F32 ? 4 : 8));
-  if (job->token_stride != features || job->out_bytes < (64 << 20)) return {0, features};
-  if (features > room) return {1, room};
-  return {room / features, features};
-}
-
 // ---- a group --------------------------------------------------------------------------------
 
 struct Group {
@@ -214,7 +165,7 @@ static size_t scratch_bytes(const RfJob* job, int64_t max_rows, int64_t max_wind
   bytes += (size_t)LANES * (size_t)((rows + 1) * job->channels + LANES) * 8;  // spill
   bytes += (size_t)(max_windows + 1) * sizeof(CutRow);
   bytes += (size_t)LANES * (size_t)(max_rows / 32 + 3) * 4;
-  return bytes + (128 << 10) + 64 * 64;  // staging, alignment
+  return bytes + 64 * 64;  // alignment
 }
 
 // Scratch starts with a flag: cuts of a uniform batch are placed once per thread.
@@ -332,10 +283,6 @@ static void forward_group(const RfJob* job, const int64_t* members, int count, v
   V* state = engine.special ? arena.take<V>((size_t)engine.state) : L;
   const int64_t features = size * ((int)global + (int)local);
 
-  const Staging staging = staging_for(job, features);
-  const int64_t lane_room = staging.tokens * staging.features;
-  Out* stage = arena.take<Out>((size_t)(lane_room * LANES));
-  int64_t waiting = 0;  // tokens of each lane in the stage
 
   for (int64_t k = 1; k <= g.windows; ++k) {
     Window w;
@@ -373,32 +320,8 @@ static void forward_group(const RfJob* job, const int64_t* members, int count, v
       // Only a sole writer may spill into its next tokens, which it is about to write.
       roomy[l] = job->token_stride == features && (lane.n_windows - k + 1) * features >= LANES;
     }
-    if (staging.tokens == 0) {
-      store_features(feature, features, out, roomy, count);
-      continue;
-    }
-    for (int64_t e = 0; e < features; e += staging.features) {
-      const int64_t part = features - e < staging.features ? features - e : staging.features;
-      Out* aside[LANES];
-      for (int l = 0; l < count; ++l) {
-        aside[l] = stage + l * lane_room + waiting * features;
-        roomy[l] = (staging.tokens - waiting) * features >= LANES;
-      }
-      store_features(feature + e, part, aside, roomy, count);
-      if (part == features && waiting + 1 < staging.tokens && k < g.windows) break;
-      const int64_t first = k - 1 - waiting;  // windows before those in the stage
-      for (int l = 0; l < count; ++l) {
-        int64_t n = g.lanes[l].n_windows - first;
-        n = n < 0 ? 0 : n > waiting + 1 ? waiting + 1 : n;
-        Out* to = (Out*)job->out + job->out_starts[g.lanes[l].series] + first * features + e;
-        stream_copy((char*)to, (const char*)(stage + l * lane_room),
-                    (size_t)(n * part) * sizeof(Out));
-      }
-      if (e + part == features) waiting = -1;
-    }
-    ++waiting;
+    store_features(feature, features, out, roomy, count);
   }
-  if (staging.tokens) stream_fence();
 }
 
 static void forward(const RfJob* job, const int64_t* members, int count, void* scratch) {

@@ -26,6 +26,19 @@ static size_t group_bytes(int d, int n) {
   return (size_t)(1 + d + engine.state + engine.words) * sizeof(V);
 }
 
+// Room for n vectors: on the stack if they are few, else from the heap.
+struct Room {
+  V fixed[256];
+  V* heap;
+  V* at;
+  explicit Room(int64_t n) : heap(nullptr), at(fixed) {
+    if (n <= 256) return;
+    heap = (V*)__builtin_malloc((size_t)n * sizeof(V) + 64);
+    at = (V*)(((uintptr_t)heap + 63) & ~(uintptr_t)63);
+  }
+  ~Room() { __builtin_free(heap); }
+};
+
 // Moves every active stream to its next point. The first point only sets where it starts.
 static void stream_push(void* group, int d, int n, const void* points, int64_t stride,
                         const uint8_t* active, int count) {
@@ -33,31 +46,27 @@ static void stream_push(void* group, int d, int n, const void* points, int64_t s
   const S* at[LANES] = {};
   for (int l = 0; l < count; ++l)
     if (!active || active[l]) at[l] = (const S*)points + l * stride;
-  V small[2 * 64];
-  V* rows = d <= 64 ? small : (V*)__builtin_malloc((size_t)(2 * d) * sizeof(V) + 64);
-  V* aligned = (V*)(((uintptr_t)rows + 63) & ~(uintptr_t)63);
-  if (d <= 64) aligned = small;
-  load_features(at, d, aligned + d);
+  Room room(2 * d);
+  V* rows = room.at;
+  load_features(at, d, rows + d);
   M here = {};
   for (int l = 0; l < count; ++l) here[l] = at[l] ? -1 : 0;
   const M moves = here & (r.open[0] > splat(0));
   for (int c = 0; c < d; ++c) {
-    const V point = aligned[d + c];
-    aligned[c] = r.last[c];
-    aligned[d + c] = moves ? point : r.last[c];  // a stream that stands still adds nothing
+    const V point = rows[d + c];
+    rows[c] = r.last[c];
+    rows[d + c] = moves ? point : r.last[c];  // a stream that stands still adds nothing
     r.last[c] = here ? point : r.last[c];
   }
   r.open[0] = here ? splat(1) : r.open[0];
   if (r.engine.special) {
-    r.engine.run(r.local, aligned, 1);
+    r.engine.run(r.local, rows, 1);
   } else {
-    V* work = (V*)__builtin_malloc(Engine::vectors(d, n, 1) * sizeof(V) + 256);
-    Arena arena = {(char*)(((uintptr_t)work + 63) & ~(uintptr_t)63)};
+    Room work((int64_t)Engine::vectors(d, n, 1));
+    Arena arena = {(char*)work.at};
     r.engine.scratch(arena, 1);
-    r.engine.run(r.local, aligned, 1);
-    __builtin_free(work);
+    r.engine.run(r.local, rows, 1);
   }
-  if (d > 64) __builtin_free(rows);
 }
 
 static void stream_views(const Running& r, int views, V* local, V* global) {
@@ -68,36 +77,25 @@ static void stream_views(const Running& r, int views, V* local, V* global) {
 // (global, local) of the running window, in that order, as far as asked for.
 static void stream_read(const void* group, int d, int n, int views, void* out, int64_t stride,
                         int count) {
-  Running r = running((void*)group, d, n);
+  const Running r = running((void*)group, d, n);
   const int64_t words = r.engine.words;
-  V fixed[512];
-  const bool fits = 2 * words <= 512;
-  V* heap = fits ? nullptr : (V*)__builtin_malloc((size_t)(2 * words) * sizeof(V) + 64);
-  V* feature = fits ? fixed : (V*)(((uintptr_t)heap + 63) & ~(uintptr_t)63);
-  V* local = feature + (views & RF_GLOBAL ? words : 0);
-  stream_views(r, views, local, feature);
+  Room room(2 * words);
+  stream_views(r, views, room.at + (views & RF_GLOBAL ? words : 0), room.at);
   S* at[LANES];
-  bool roomy[LANES];
-  for (int l = 0; l < count; ++l) {
-    at[l] = (S*)out + l * stride;
-    roomy[l] = false;
-  }
-  const int64_t n_features = words * ((views & RF_GLOBAL ? 1 : 0) + (views & RF_LOCAL ? 1 : 0));
-  store_features(feature, n_features, at, roomy, count);
-  if (heap) __builtin_free(heap);
+  bool roomy[LANES] = {};
+  for (int l = 0; l < count; ++l) at[l] = (S*)out + l * stride;
+  const int n_views = (views & RF_GLOBAL ? 1 : 0) + (views & RF_LOCAL ? 1 : 0);
+  store_features(room.at, words * n_views, at, roomy, count);
 }
 
 // Ends the window of the chosen streams: global <- global (x) local, local <- identity.
 static void stream_close(void* group, int d, int n, const uint8_t* which, int count) {
   Running r = running(group, d, n);
   const int64_t words = r.engine.words;
-  V* heap = (V*)__builtin_malloc((size_t)(2 * words) * sizeof(V) + 64);
-  V* local = (V*)(((uintptr_t)heap + 63) & ~(uintptr_t)63);
-  V* global = local + words;
-  stream_views(r, RF_GLOBAL, local, global);
+  Room room(2 * words);
+  stream_views(r, RF_GLOBAL, room.at + words, room.at);
   M chosen = {};
   for (int l = 0; l < count; ++l) chosen[l] = !which || which[l] ? -1 : 0;
-  for (int64_t i = 0; i < words; ++i) r.global[i] = chosen ? global[i] : r.global[i];
+  for (int64_t i = 0; i < words; ++i) r.global[i] = chosen ? room.at[i] : r.global[i];
   for (int64_t i = 0; i < r.engine.state; ++i) r.local[i] = chosen ? V{} : r.local[i];
-  __builtin_free(heap);
 }
