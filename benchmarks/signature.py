@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from _contender import Build, Contender, Run, Skip, threads
 from _contenders import contenders
+from _markdown import write_page
 from _memory import available, measure_peaks, peak_of, peaks_in_subprocess
 from _plot import plot
 from _reference import max_relative_error, reference, sample
@@ -197,6 +198,9 @@ def _parser() -> argparse.ArgumentParser:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all rows here")
+    parser.add_argument(
+        "--markdown", type=Path, metavar="FILE.md", help="write the page of the docs"
+    )
     parser.add_argument("--plot", type=Path, metavar="FILE.png", help="draw the five main tasks")
     parser.add_argument("--tasks", metavar="A,B", help="these tasks only (see --list)")
     parser.add_argument("--contenders", metavar="A,B", help="these contenders only")
@@ -249,6 +253,8 @@ def main() -> None:
     print_targets(console, rows)
     if options.plot:
         plot(rows, options.plot)
+    if options.markdown:
+        write_page(options.markdown, rows)
 
 
 if __name__ == "__main__":

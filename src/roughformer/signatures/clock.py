@@ -9,6 +9,7 @@ x' being the slope of the piece. They are, up to the increment of x, the level-2
 (cos ω, x) and (sin ω, x) of the path lifted by the clock, exact for any sampling.
 """
 
+import ctypes
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from torch import Tensor
 
 from roughformer.lifts import Clock
 from roughformer.path import Path
+from roughformer.signatures import library
 from roughformer.signatures.cutting import window_spans
 from roughformer.windows import Cuts
 
@@ -124,4 +126,60 @@ def clock_words(
     path: Path, cuts: Cuts, clock: Clock, view: str, out: npt.NDArray[Any], threads: int | None
 ) -> None:
     """Write the clock words of a path without gradients into ``out (B, windows, C·count·2)``."""
-    out[...] = clock_words_torch(path, cuts, clock, view, torch.float64).numpy()
+    spans = window_spans(path, cuts)
+    n_series, n_windows = spans.first.shape
+    if n_series == 0 or n_windows == 0:
+        return
+    c = cuts.since(path.first_times)
+    tokens = n_series * n_windows
+    series = np.repeat(np.arange(n_series), n_windows)
+    begin, finish = c[:, :-1].ravel(), c[:, 1:].ravel()
+    origin = begin if view == "local" else c[series, 0]
+    duration = finish - begin if view == "local" else (c[:, -1] - c[:, 0])[series]
+    if clock.frequencies is not None:
+        turns = np.asarray(clock.frequencies, dtype=np.float64) / (2 * np.pi)
+        scale = np.ones(tokens)
+    else:
+        turns = clock.spacing * np.arange(1.0, clock.count + 1)
+        scale = np.divide(1.0, duration, out=np.zeros(tokens), where=duration > 0)
+    values = np.ascontiguousarray(path.values)
+    item = out.itemsize
+    where = np.arange(n_series)[:, None] * (out.strides[0] // item) + np.arange(n_windows)[
+        None, :
+    ] * (out.strides[1] // item)
+    wide = values.dtype == np.float64 or out.dtype == np.float64
+    held: dict[str, npt.NDArray[Any]] = {
+        "times": path.times,
+        "row": path.starts[series] + spans.first.ravel(),
+        "time_at": path.time_starts[series] + spans.first.ravel(),
+        "end": spans.end.ravel(),
+        "zero": path.first_times[series],
+        "begin": begin,
+        "finish": finish,
+        "origin": origin,
+        "scale": scale,
+        "turns": np.concatenate([turns, np.zeros(16)]),
+        "out_at": where.ravel(),
+    }
+    held = {name: np.ascontiguousarray(array) for name, array in held.items()}
+    job = library.Clock(
+        values=values.ctypes.data,
+        **{name: array.ctypes.data for name, array in held.items()},
+        out=out.ctypes.data,
+        n_intervals=tokens,
+        n_frequencies=clock.count,
+        fastest=float(np.abs(turns).max()),
+        value_dtype=int(values.dtype == np.float64),
+        compute_dtype=int(wide),
+        out_dtype=int(out.dtype == np.float64),
+        channels=values.shape[1],
+        threads=threads or library.default_threads(),
+    )
+    native = library.load()
+    assert native is not None
+    if native.rf_clock(ctypes.byref(job)):
+        raise MemoryError("the native kernel could not allocate its scratch memory")
+    if view == "global":
+        np.cumsum(out, axis=1, out=out)
+    if not cuts.equal:
+        out[np.arange(n_windows)[None, :] >= cuts.n_windows[:, None]] = 0

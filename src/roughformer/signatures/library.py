@@ -8,9 +8,9 @@ from pathlib import Path
 
 from roughformer.errors import EngineWarning
 
-__all__ = ["Job", "Log", "Stream", "default_threads", "engine_info", "load"]
+__all__ = ["Clock", "Job", "Log", "Stream", "default_threads", "engine_info", "load"]
 
-_ABI = 1
+_ABI = 2
 _P, _L, _I, _D = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32, ctypes.c_double
 
 
@@ -39,6 +39,19 @@ class Job(ctypes.Structure):
         ("drop", _D),
         *((name, _I) for name in ("value_dtype", "compute_dtype", "out_dtype")),
         *((name, _I) for name in ("channels", "depth", "views", "basepoint", "uniform", "threads")),
+    )
+
+
+class Clock(ctypes.Structure):
+    """``RfClock``."""
+
+    _fields_ = (
+        *((name, _P) for name in ("values", "times", "row", "time_at", "end", "zero", "begin")),
+        *((name, _P) for name in ("finish", "origin", "scale", "turns", "out", "out_at")),
+        *((name, _L) for name in ("n_intervals", "n_frequencies")),
+        ("fastest", _D),
+        *((name, _I) for name in ("value_dtype", "compute_dtype", "out_dtype")),
+        *((name, _I) for name in ("channels", "threads")),
     )
 
 
@@ -71,6 +84,7 @@ def _open() -> ctypes.CDLL | str:
     lib.rf_isa.restype = lib.rf_isa_name.restype = ctypes.c_char_p
     lib.rf_set_isa.argtypes = (ctypes.c_char_p,)
     lib.rf_forward.argtypes = lib.rf_backward.argtypes = (ctypes.POINTER(Job),)
+    lib.rf_clock.argtypes = (ctypes.POINTER(Clock),)
     stream = ctypes.POINTER(Stream)
     lib.rf_stream_bytes.argtypes, lib.rf_stream_bytes.restype = (stream,), _L
     lib.rf_stream_push.argtypes, lib.rf_stream_push.restype = (stream, _P, _P), _L

@@ -53,6 +53,26 @@ struct RfJob {
   int32_t threads;
 };
 
+// Clock words of M intervals, each a run of pieces of one series; times count from `zero`.
+struct RfClock {
+  const void* values;       // rows of `channels`
+  const double* times;
+  const int64_t* row;       // (M) first point of the interval in values
+  const int64_t* time_at;   // (M) and in times
+  const int64_t* end;       // (M) number of pieces
+  const double* zero;       // (M) time of the series' first point
+  const double* begin;      // (M) pieces are cut to [begin, finish]
+  const double* finish;
+  const double* origin;     // (M) where the clock starts
+  const double* scale;      // (M) factor on all frequencies
+  const double* turns;      // (n_frequencies, padded by 16 zeros) turns per unit of time
+  void* out;
+  const int64_t* out_at;    // (M) element where its (channels, n_frequencies, 2) words go
+  int64_t n_intervals, n_frequencies;
+  double fastest;           // the largest |turns|
+  int32_t value_dtype, compute_dtype, out_dtype, channels, threads;
+};
+
 // Many running signatures, one per stream; see stream.h.
 struct RfStream {
   void* state;  // rf_stream_bytes() of zeros at first
@@ -73,5 +93,7 @@ struct RfKernel {
                       const uint8_t* active, int count);
   void (*stream_read)(const void* group, int dim, int depth, int views, void* out,
                       int64_t stride, int count);
+  size_t (*clock_bytes)(const RfClock*);
+  void (*clock)(const RfClock*, int64_t interval, void* scratch);
   void (*stream_close)(void* group, int dim, int depth, const uint8_t* which, int count);
 };

@@ -155,7 +155,7 @@ int64_t first_not_finite(const T* points, const uint8_t* active, const RfStream*
 
 extern "C" {
 
-int rf_abi_version() { return 1; }
+int rf_abi_version() { return 2; }
 const char* rf_isa() { return isa().name; }
 int rf_isa_count() { return supported(); }
 const char* rf_isa_name(int i) { return i >= 0 && i < supported() ? kIsas[i].name : ""; }
@@ -171,6 +171,26 @@ int rf_set_isa(const char* name) {
 
 int rf_forward(const RfJob* job) try { return run_groups(job, false); } catch (...) { return 1; }
 int rf_backward(const RfJob* job) try { return run_groups(job, true); } catch (...) { return 1; }
+
+int rf_clock(const RfClock* job) try {
+  const RfKernel& kernel = kernel_for(job->compute_dtype);
+  const int64_t chunk = 16;
+  std::atomic<int64_t> next{0};
+  std::atomic<bool> failed{false};
+  in_threads(job->threads, (job->n_intervals + chunk - 1) / chunk, [&] {
+    try {
+      Scratch scratch(kernel.clock_bytes(job));
+      for (int64_t first; (first = next.fetch_add(chunk)) < job->n_intervals;)
+        for (int64_t i = first; i < std::min(first + chunk, job->n_intervals); ++i)
+          kernel.clock(job, i, scratch.at);
+    } catch (...) {
+      failed = true;
+    }
+  });
+  return failed ? 1 : 0;
+} catch (...) {
+  return 1;
+}
 
 int64_t rf_stream_bytes(const RfStream* s) {
   const RfKernel& kernel = kernel_for(s->dtype);

@@ -483,9 +483,10 @@ static void backward(const RfJob* job, const int64_t* members, int count, void* 
     backward_group<double>(job, members, count, scratch, longest);
 }
 
+#include "clock.h"
 #include "stream.h"
 
 extern const RfKernel kernel;
-const RfKernel kernel = {LANES,        scratch_bytes, forward,     backward,
-                         group_bytes,  stream_push,   stream_read, stream_close};
+const RfKernel kernel = {LANES,       scratch_bytes, forward,     backward, group_bytes,
+                         stream_push, stream_read,   clock_bytes, clock,    stream_close};
 }  // namespace RF_NAME

@@ -1,0 +1,96 @@
+// Words of harmonic clocks with the path. On a straight piece of the path with increment dx,
+// middle m and duration h, exactly:  integral of exp(iwu) dx(u) = dx exp(iwm) sin(wh/2) / (wh/2).
+// This form stays accurate when pieces are short; differences of exponentials would not. Lanes are
+// frequencies; phases are counted in turns and reduced in double precision.
+#pragma once
+
+static inline V polynomial(const S* c, int degree, V z) {
+  V value = splat(c[degree]);
+  for (int i = degree - 1; i >= 0; --i) value = value * z + c[i];
+  return value;
+}
+
+// exp(2 pi i f) for |f| <= 1/2
+static inline V cos_turns(V f) { return polynomial(COS_TURNS, TURNS_DEGREE, f * f); }
+static inline V sin_turns_over(V f) { return polynomial(SIN_TURNS, TURNS_DEGREE, f * f); }
+
+static inline V fraction_of_turn(VD u) {
+  const double big = 6755399441055744.0;  // 1.5 * 2^52: adding it rounds to whole turns
+  return __builtin_convertvector(u - ((u + big) - big), V);
+}
+
+template <class In>
+static void clock_interval(const RfClock* job, int64_t at, V* acc, V* sinc) {
+  const int C = job->channels;
+  const int64_t F = job->n_frequencies, blocks = (F + LANES - 1) / LANES;
+  const double* t = job->times + job->time_at[at];
+  const In* x = (const In*)job->values + job->row[at] * C;
+  const double zero = job->zero[at], begin = job->begin[at], finish = job->finish[at];
+  const double origin = job->origin[at], scale = job->scale[at];
+  for (int64_t i = 0; i < blocks * C * 2; ++i) acc[i] = V{};
+  double known = -1;  // the duration that `sinc` is for
+  for (int64_t s = 0; s < job->end[at]; ++s, ++t, x += C) {
+    const double a = t[0] - zero, b = t[1] - zero;
+    const double from = a < begin ? begin : a, to = b > finish ? finish : b;
+    const double h = to - from;
+    if (!(h > 0)) continue;
+    const S share = (S)(h / (b - a));
+    const double middle = ((from + to) / 2 - origin) * scale, half = h / 2 * scale;
+    // Regular sampling: the factor of the piece before serves again.
+    const bool same = __builtin_fabs(half - known) <= 1e-8 * half;
+    const bool slow = half * job->fastest <= 0.5;  // no more than half a turn: no reduction
+    if (!same) known = half;
+    for (int64_t k = 0; k < blocks; ++k) {
+      const VD turns = *(const VDU*)(job->turns + k * LANES);
+      if (!same) {
+        const VD g = turns * half;
+        if (slow) {
+          sinc[k] = sin_turns_over(__builtin_convertvector(g, V)) * splat(S(0.15915494309189535));
+        } else {
+          const V f = fraction_of_turn(g), y = __builtin_convertvector(g, V);
+          const V small = f == y ? splat(1) : f / (y == splat(0) ? splat(1) : y);
+          sinc[k] = sin_turns_over(f) * small * splat(S(0.15915494309189535));
+        }
+      }
+      const V f = fraction_of_turn(turns * middle);
+      const V cosine = cos_turns(f) * sinc[k], sine = f * sin_turns_over(f) * sinc[k];
+      V* sums = acc + k * C * 2;
+      for (int c = 0; c < C; ++c) {
+        const V dx = splat((S)(x[C + c] - x[c]) * share);
+        sums[2 * c] += dx * cosine;
+        sums[2 * c + 1] += dx * sine;
+      }
+    }
+  }
+}
+
+template <class Out>
+static void store_clock(const RfClock* job, int64_t at, const V* acc) {
+  Out* out = (Out*)job->out + job->out_at[at];
+  const int C = job->channels;
+  for (int64_t j = 0; j < job->n_frequencies; ++j)
+    for (int c = 0; c < C; ++c)
+      for (int w = 0; w < 2; ++w)
+        out[(c * job->n_frequencies + j) * 2 + w] =
+            (Out)acc[(j / LANES * C + c) * 2 + w][j % LANES];
+}
+
+static size_t clock_bytes(const RfClock* job) {
+  const size_t blocks = (size_t)((job->n_frequencies + LANES - 1) / LANES);
+  return blocks * (size_t)(2 * job->channels + 1) * sizeof(V) + 256;
+}
+
+static void clock(const RfClock* job, int64_t at, void* scratch) {
+  Arena arena = {(char*)scratch};
+  const size_t blocks = (size_t)((job->n_frequencies + LANES - 1) / LANES);
+  V* acc = arena.take<V>(blocks * (size_t)(2 * job->channels));
+  V* sinc = arena.take<V>(blocks);
+  if (job->value_dtype == RF_F32)
+    clock_interval<float>(job, at, acc, sinc);
+  else
+    clock_interval<double>(job, at, acc, sinc);
+  if (job->out_dtype == RF_F32)
+    store_clock<float>(job, at, acc);
+  else
+    store_clock<double>(job, at, acc);
+}
