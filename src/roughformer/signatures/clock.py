@@ -136,12 +136,12 @@ def clock_words(
     begin, finish = c[:, :-1].ravel(), c[:, 1:].ravel()
     origin = begin if view == "local" else c[series, 0]
     duration = finish - begin if view == "local" else (c[:, -1] - c[:, 0])[series]
+    scale = np.ones(tokens)
     if clock.frequencies is not None:
-        turns = np.asarray(clock.frequencies, dtype=np.float64) / (2 * np.pi)
-        scale = np.ones(tokens)
+        turns: npt.NDArray[np.floating[Any]] = np.asarray(clock.frequencies) / (2 * np.pi)
     else:
-        turns = clock.spacing * np.arange(1.0, clock.count + 1)
-        scale = np.divide(1.0, duration, out=np.zeros(tokens), where=duration > 0)
+        turns = np.arange(1.0, clock.count + 1) * clock.spacing
+        scale = np.where(duration > 0, 1.0 / np.where(duration > 0, duration, 1.0), 0.0)
     values = np.ascontiguousarray(path.values)
     item = out.itemsize
     where = np.arange(n_series)[:, None] * (out.strides[0] // item) + np.arange(n_windows)[

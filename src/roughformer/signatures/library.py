@@ -81,6 +81,8 @@ def _open() -> ctypes.CDLL | str:
         lib = ctypes.CDLL(str(path))
     except OSError as error:
         return f"the native kernel cannot be loaded ({error}); build it again or reinstall"
+    if lib.rf_abi_version() != _ABI:
+        return "the native kernel is of another version; run make or reinstall roughformer"
     lib.rf_isa.restype = lib.rf_isa_name.restype = ctypes.c_char_p
     lib.rf_set_isa.argtypes = (ctypes.c_char_p,)
     lib.rf_forward.argtypes = lib.rf_backward.argtypes = (ctypes.POINTER(Job),)
@@ -90,8 +92,6 @@ def _open() -> ctypes.CDLL | str:
     lib.rf_stream_push.argtypes, lib.rf_stream_push.restype = (stream, _P, _P), _L
     lib.rf_stream_read.argtypes, lib.rf_stream_read.restype = (stream, ctypes.c_int, _P, _L), None
     lib.rf_stream_close.argtypes, lib.rf_stream_close.restype = (stream, _P), None
-    if lib.rf_abi_version() != _ABI:
-        return "the native kernel is of another version; run make or reinstall roughformer"
     return lib
 
 
