@@ -1,5 +1,6 @@
 """roughformer and its torch twin, and the physical floor: memcpy(input) + fill(output)."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -65,12 +66,15 @@ def _unequal(problem: Problem) -> Run:
     return unchecked
 
 
-def _regular(problem: Problem) -> Run:
-    """As many points as in the compacted batch, regular, the same cuts (in its own time)."""
+def _regular(problem: Problem, shared: bool = False) -> Run:
+    """As many points as in the compacted batch, regular; each series has times of its own, as in
+    the compacted batch, or all ``shared`` one grid, which then need not be read for each.
+    """
     assert problem.keep is not None
     n = int(problem.keep[0].sum())
     x = np.ascontiguousarray(problem.x[:, :n])
-    run = _call(problem, batch=rf.SeriesBatch.from_tensor(x), drop=0.0, windows=75)
+    times = np.arange(float(n)) if shared else np.tile(np.arange(float(n)), (len(x), 1))
+    run = _call(problem, batch=rf.SeriesBatch.from_tensor(x, times), drop=0.0, windows=75)
 
     def unchecked() -> None:
         run()
@@ -141,7 +145,8 @@ def contenders(kind: str) -> list[Contender]:
             row("roughformer_mask", _masked, "points given as a mask instead of rate and seed"),
             row("roughformer_compacted", _compacted, "ragged batch of the kept points"),
             row("roughformer_unequal", _unequal, "as many points, series of unequal length"),
-            row("roughformer_regular", _regular, "as many points, regular"),
+            row("roughformer_regular", _regular, "as many points, regular, own times"),
+            row("roughformer_grid", partial(_regular, shared=True), "the same, one shared grid"),
         ]
     if kind == "logsig":
         rows.append(row("roughformer_signature", _plain_signature, "the signature, out= reused"))

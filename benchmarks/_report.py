@@ -81,7 +81,9 @@ def targets(rows: list[Row]) -> list[tuple[str, str, bool]]:
         for who in ("compacted", "unequal"):
             value = ratio(name, f"roughformer_{who}", "roughformer_regular")
             target = f"{name}: ragged ({who}) at most 1.5x as many regular points"
-            say(target, value, 1.5, False)
+            grid = ratio(name, f"roughformer_{who}", "roughformer_grid")
+            more = "" if grid is None else f" (to regular points on one shared grid: {grid:.2f}x)"
+            say(target, value, 1.5, False, more)
         value = ratio(name, "roughformer", "roughformer_regular")
         say(f"{name}: dropped in the kernel, the same", value, 1.5, False)
     one = seconds.get(("stream1000", "roughformer"))

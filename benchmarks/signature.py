@@ -47,7 +47,7 @@ class Entry:
 
 # Their input or output is not the task's, so "beyond input and output" would mean nothing.
 _OTHER_SIZES = {"floor", "floor_fresh"} | {
-    f"roughformer_{name}" for name in ("unequal", "regular", "signature")
+    f"roughformer_{name}" for name in ("unequal", "regular", "grid", "signature")
 }
 _PROBE = 16  # a contender is first tried on this part of the series
 

@@ -27,10 +27,12 @@ struct Engine {
   int64_t words, state;
   Tree tree;     // generic code only
   V* increments;
+  bool fresh;    // the state stands for the identity, whatever its memory holds
 
   void init(int d_, int n_) {
     d = d_, n = n_;
     special = special_for(d, n);
+    fresh = false;
     words = word_count(d, n);
     state = special ? special->tracked : words;
   }
@@ -44,8 +46,18 @@ struct Engine {
     tree.heads = arena.take<V>((size_t)TILE_HEADS * steps);
     increments = arena.take<V>((size_t)(steps * d));
   }
+  // S_ <- identity; large states are not cleared but written by the first run.
+  void reset(V* S_) {
+    if (special)
+      for (int64_t i = 0; i < state; ++i) S_[i] = V{};
+    else
+      fresh = true;
+  }
   void run(V* S_, const V* rows, int64_t steps) {
     if (special) return special->run(S_, rows, (long)steps);
+    if (steps == 0) return;
+    tree.fresh = fresh;
+    fresh = false;
     for (int64_t i = 0; i < steps * d; ++i) increments[i] = rows[i + d] - rows[i];
     tree.x = increments;
     tree.steps = steps;
@@ -54,6 +66,8 @@ struct Engine {
   void all_words(const V* S_, V* F) const {
     if (special)
       special->rebuild(S_, F);
+    else if (fresh)
+      memset(F, 0, (size_t)words * sizeof(V));
     else if (S_ != F)
       memcpy(F, S_, (size_t)words * sizeof(V));
   }
@@ -287,7 +301,7 @@ static void forward_group(const RfJob* job, const int64_t* members, int count, v
   for (int64_t k = 1; k <= g.windows; ++k) {
     Window w;
     window_bounds(g.cuts[k - 1], g.cuts[k], w);
-    for (int64_t i = 0; i < engine.state; ++i) state[i] = V{};
+    engine.reset(state);
     if ((job->basepoint & RF_LOCAL) || (k == 1 && (job->basepoint & RF_GLOBAL))) {
       // A view with a basepoint is computed in a call of its own (see engine.py), so the
       // global view meets it once, before its first window.
@@ -445,7 +459,7 @@ static void backward_group(const RfJob* job, const int64_t* members, int count, 
       } else {
         for (int l = 0; l < LANES; ++l) at[l] = before[l] ? before[l] + job->global_at : nullptr;
         load_features(at, words, G);
-        for (int64_t i = 0; i < engine.state; ++i) state[i] = V{};
+        engine.reset(state);
         if (w.max_end > 0) engine.run(state, rows.buffer, w.max_end);
         engine.all_words(state, L);
         unchen(dG, dL, G, L, d, n);

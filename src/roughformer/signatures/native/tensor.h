@@ -17,21 +17,28 @@ static inline int64_t word_count(int64_t d, int n) {
 }
 static inline int64_t level_at(int64_t d, int k) { return word_count(d, k - 1); }
 
-// G <- G (x) L
+// G <- G (x) L. Longest words first, because they read the shorter ones; each word is written once:
+// for a prefix p of length k-1, G_k[p v] += L_k[p v] + sum over m of G_m[p_1..p_m] L_{k-m}[p_{m+1}.. v].
 static void chen(V* G, const V* L, int64_t d, int n) {
   for (int k = n; k >= 1; --k) {
     V* Gk = G + level_at(d, k);
     const V* Lk = L + level_at(d, k);
-    const int64_t size = power(d, k);
-    for (int64_t i = 0; i < size; ++i) Gk[i] += Lk[i];
-    for (int m = 1; m < k; ++m) {
-      const V* Gm = G + level_at(d, m);
-      const V* Lr = L + level_at(d, k - m);
-      const int64_t heads = power(d, m), tails = power(d, k - m);
-      for (int64_t u = 0; u < heads; ++u) {
-        const V g = Gm[u];
-        V* out = Gk + u * tails;
-        for (int64_t v = 0; v < tails; ++v) out[v] += g * Lr[v];
+    const int64_t prefixes = power(d, k - 1);
+    for (int64_t p = 0; p < prefixes; ++p) {
+      V* out = Gk + p * d;
+      const V* same = Lk + p * d;
+      if (k == 3) {  // the common case, with its two products in registers
+        const V g1 = G[p / d], g2 = G[d + p];
+        const V* tail = L + d + p % d * d;
+        for (int64_t v = 0; v < d; ++v) out[v] = out[v] + same[v] + g1 * tail[v] + g2 * L[v];
+        continue;
+      }
+      for (int64_t v = 0; v < d; ++v) out[v] += same[v];
+      int64_t size = prefixes / d;  // d^(k-1-m)
+      for (int m = 1; m < k; ++m, size /= d) {
+        const V g = G[level_at(d, m) + p / size];
+        const V* tail = L + level_at(d, k - m) + p % size * d;
+        for (int64_t v = 0; v < d; ++v) out[v] += g * tail[v];
       }
     }
   }
@@ -84,6 +91,7 @@ struct Tree {
   V* heads;    // (steps, TILE_HEADS)
   int64_t steps, d;
   int n;
+  bool fresh;  // what is extended is the identity, and its memory has not been set
   V* partial(int m, int k) const { return P + ((int64_t)m * (n + 1) + k) * steps; }
 };
 
@@ -95,7 +103,7 @@ template <int H, int T>
 static inline void tile(const Tree& tree, V* out, int64_t j) {
   V acc[H][T];
   for (int h = 0; h < H; ++h)
-    for (int q = 0; q < T; ++q) acc[h][q] = out[h * tree.d + j + q];
+    for (int q = 0; q < T; ++q) acc[h][q] = tree.fresh ? V{} : out[h * tree.d + j + q];
   const V* x = tree.x + j;
   const V* a = tree.heads;
   for (int64_t t = 0; t < tree.steps; ++t, x += tree.d, a += TILE_HEADS)
@@ -115,7 +123,7 @@ static void last_level(const Tree& tree, V* out) {
 // Visits word `word` (index within level m, last letter j); parent partials are at level m-1.
 // Fills the partials of level m for k = m+1 ... n and advances F[word] over the steps.
 static inline void visit(const Tree& tree, V* F, int m, int64_t word, int64_t j, V* head, int stride) {
-  V s = F[level_at(tree.d, m) + word];
+  V s = tree.fresh ? V{} : F[level_at(tree.d, m) + word];
   const int n = tree.n;
   for (int64_t t = 0; t < tree.steps; ++t) {
     const V x = tree.x[t * tree.d + j];
@@ -158,6 +166,7 @@ static void descend(const Tree& tree, V* F, int m, int64_t word) {
 // F <- F (x) exp(x_1) (x) ... (x) exp(x_steps)
 static void extend(const Tree& tree, V* F) {
   if (tree.n == 1) {
+    if (tree.fresh) memset(F, 0, (size_t)tree.d * sizeof(V));
     for (int64_t t = 0; t < tree.steps; ++t)
       for (int64_t j = 0; j < tree.d; ++j) F[j] += tree.x[t * tree.d + j];
     return;

@@ -1,0 +1,6 @@
+"""The Rough Transformer: attention on multi-view signature tokens."""
+
+from roughformer.model.config import RFormerConfig
+from roughformer.model.rformer import RFormer
+
+__all__ = ["RFormer", "RFormerConfig"]

@@ -1,0 +1,95 @@
+"""From vectors to predictions, and the losses they are trained with."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from roughformer.model.config import RFormerConfig
+
+__all__ = ["Head", "Pooling", "loss_of", "point_of"]
+
+
+class Pooling(nn.Module):
+    """Tokens ``(B, L, d)`` -> ``(B, d)`` over those that are real."""
+
+    def __init__(self, d_model: int, kind: str) -> None:
+        """``mean``, ``attention`` (a learned score for each token) or ``last``."""
+        super().__init__()
+        self.kind = kind
+        self.score = nn.Linear(d_model, 1) if kind == "attention" else None
+
+    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """(B, L, d), (B, L) -> (B, d)."""
+        batch, length, _ = x.shape
+        real = x.new_ones(batch, length) if mask is None else mask.to(x.dtype)
+        if self.kind == "last":
+            at = (real.sum(dim=1).long() - 1).clamp(min=0)
+            last: Tensor = x[torch.arange(batch, device=x.device), at]
+            return last
+        if self.score is not None:
+            score = self.score(x).squeeze(-1).masked_fill(real == 0, -math.inf)
+            weight = score.softmax(dim=1).nan_to_num()
+        else:
+            weight = real / real.sum(dim=1, keepdim=True).clamp(min=1)
+        pooled: Tensor = (weight.unsqueeze(-1) * x).sum(dim=1)
+        return pooled
+
+
+class Head(nn.Module):
+    """``(..., d)`` -> ``(..., n_outputs)`` logits or points, or ``(..., n_outputs, k)`` with
+    uncertainty: (mean, log variance) or increasing quantiles.
+    """
+
+    def __init__(self, d_in: int, config: RFormerConfig) -> None:
+        """A norm and one linear map."""
+        super().__init__()
+        self.config = config
+        self.norm = nn.LayerNorm(d_in)
+        self.map = nn.Linear(d_in, config.n_outputs * config.outputs_per_target)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """See the class."""
+        raw: Tensor = self.map(self.norm(x))
+        if self.config.uncertainty == "none":
+            return raw
+        raw = raw.unflatten(-1, (self.config.n_outputs, self.config.outputs_per_target))  # type: ignore[no-untyped-call]
+        if self.config.uncertainty == "quantile":
+            # The lowest, then steps that cannot be negative: quantiles never cross.
+            steps = F.softplus(raw[..., 1:])
+            return torch.cat([raw[..., :1], raw[..., :1] + steps.cumsum(dim=-1)], dim=-1)
+        return raw
+
+
+def point_of(output: Tensor, config: RFormerConfig) -> Tensor:
+    """The point prediction ``(..., n_outputs)`` in the output of a regression."""
+    if config.uncertainty == "gaussian":
+        return output[..., 0]
+    if config.uncertainty == "quantile":
+        middle = min(range(len(config.quantiles)), key=lambda i: abs(config.quantiles[i] - 0.5))
+        return output[..., middle]
+    return output
+
+
+def loss_of(
+    output: Tensor, target: Tensor, config: RFormerConfig, class_weight: Tensor | None = None
+) -> Tensor:
+    """Mean loss: cross entropy, squared error, Gaussian likelihood or pinball loss.
+
+    ``target``: class numbers ``(...)``, or ``(..., n_outputs)``, NaN = not known, left out.
+    """
+    if config.task == "classification":
+        return F.cross_entropy(output.flatten(0, -2), target.flatten(), weight=class_weight)
+    known = ~target.isnan()
+    safe = torch.where(known, target, torch.zeros_like(target))
+    if config.uncertainty == "gaussian":
+        mean, log_variance = output[..., 0], output[..., 1].clamp(-10, 10)
+        loss = 0.5 * (log_variance + (safe - mean).square() * (-log_variance).exp())
+    elif config.uncertainty == "quantile":
+        level = output.new_tensor(config.quantiles)
+        gap = safe.unsqueeze(-1) - output
+        loss = torch.maximum(level * gap, (level - 1) * gap).sum(dim=-1)
+    else:
+        loss = (output - safe).square()
+    return (loss * known).sum() / known.sum().clamp(min=1)

@@ -1,0 +1,210 @@
+"""RFormer as a module: shapes, masks, causality, losses."""
+
+import math
+
+import pytest
+import torch
+from pydantic import ValidationError
+
+from roughformer.model import RFormer, RFormerConfig
+from roughformer.model.heads import loss_of, point_of
+from roughformer.model.scaling import Standardize
+
+SMALL = {"n_features": 5, "n_outputs": 3, "d_model": 16, "n_heads": 2, "dropout": 0.0}
+
+
+def made(**options):
+    torch.manual_seed(0)
+    return RFormer(RFormerConfig(**(SMALL | options))).eval()
+
+
+def inputs(batch=4, length=7, features=5):
+    generator = torch.Generator().manual_seed(1)
+    tokens = torch.randn(batch, length, features, generator=generator)
+    return tokens, torch.linspace(0, 1, length).expand(batch, length)
+
+
+@pytest.mark.parametrize("batch", [0, 1, 4])
+@pytest.mark.parametrize("length", [1, 7])
+@pytest.mark.parametrize("pooling", ["mean", "attention", "last"])
+def test_one_output_per_series(batch, length, pooling):
+    assert made(pooling=pooling)(*inputs(batch, length)).shape == (batch, 3)
+
+
+def test_causal_has_one_output_per_window():
+    assert made(causal=True)(*inputs()).shape == (4, 7, 3)
+
+
+@pytest.mark.parametrize(("uncertainty", "k"), [("gaussian", 2), ("quantile", 3)])
+def test_uncertainty_adds_an_axis(uncertainty, k):
+    model = made(task="regression", uncertainty=uncertainty)
+    assert model(*inputs()).shape == (4, 3, k)
+    assert point_of(model(*inputs()), model.config).shape == (4, 3)
+
+
+def test_the_past_does_not_depend_on_the_future_if_causal():
+    model = made(causal=True)
+    tokens, times = inputs()
+    changed = tokens.clone()
+    changed[:, 4:] += 1
+    before, after = model(tokens, times), model(changed, times)
+    torch.testing.assert_close(before[:, :4], after[:, :4])
+    assert not torch.allclose(before[:, 4:], after[:, 4:])
+
+
+def test_without_causal_everything_depends_on_everything():
+    model = made()
+    tokens, times = inputs()
+    changed = tokens.clone()
+    changed[:, -1] += 1
+    assert not torch.allclose(model(tokens, times), model(changed, times))
+
+
+@pytest.mark.parametrize(
+    "options", [{"pooling": "mean"}, {"pooling": "attention"}, {"pooling": "last"}]
+)
+def test_padding_changes_nothing(options):
+    model = made(**options)
+    tokens, times = inputs(2, 5)
+    padded = torch.cat([tokens, torch.full((2, 3, 5), 1e3)], dim=1)
+    late = torch.cat([times, torch.ones(2, 3)], dim=1)
+    mask = torch.arange(8).expand(2, 8) < 5
+    torch.testing.assert_close(model(padded, late, mask), model(tokens, times))
+
+
+def test_padding_changes_nothing_if_causal():
+    model = made(causal=True)
+    tokens, times = inputs(2, 5)
+    padded = torch.cat([tokens, torch.full((2, 3, 5), 1e3)], dim=1)
+    late = torch.cat([times, torch.ones(2, 3)], dim=1)
+    mask = torch.arange(8).expand(2, 8) < 5
+    torch.testing.assert_close(model(padded, late, mask)[:, :5], model(tokens, times))
+
+
+@pytest.mark.parametrize("pooling", ["mean", "attention"])
+def test_a_series_without_a_real_token_gives_finite_numbers_and_gradients(pooling):
+    model = made(pooling=pooling).train()
+    tokens, times = inputs(2, 4)
+    mask = torch.tensor([[True] * 4, [False] * 4])
+    found = model(tokens, times, mask)
+    found.sum().backward()
+    assert found.isfinite().all()
+    assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
+
+
+def test_batch_is_each_series_alone():
+    model = made(n_layers=3)
+    tokens, times = inputs()
+    alone = torch.cat([model(tokens[i : i + 1], times[i : i + 1]) for i in range(4)])
+    torch.testing.assert_close(model(tokens, times), alone)
+
+
+def test_static_covariates_count_and_unknown_ones_are_the_mean():
+    model = made(n_static=2)
+    tokens, times = inputs()
+    static = torch.randn(100, 2, generator=torch.Generator().manual_seed(3)) * 5 + 7
+    model.fit_scaling(tokens, static=static)
+    unknown = torch.full((4, 2), math.nan)
+    mean = model.standardize_static.mean.expand(4, 2)
+    torch.testing.assert_close(
+        model(tokens, times, static=unknown), model(tokens, times, static=mean)
+    )
+    assert not torch.allclose(
+        model(tokens, times, static=mean + 9), model(tokens, times, static=mean)
+    )
+    with pytest.raises(ValueError, match="takes 2 static covariates"):
+        model(tokens, times)
+
+
+def test_standardised_features_have_mean_0_and_deviation_1_and_are_clipped():
+    x = torch.randn(50, 9, 3, generator=torch.Generator().manual_seed(0)) * torch.tensor(
+        [1e-6, 1.0, 1e6]
+    )
+    x[..., 1] = 4.0
+    mask = torch.rand(50, 9, generator=torch.Generator().manual_seed(1)) < 0.7
+    layer = Standardize(3, clip=2.5)
+    layer.fit(x, mask)
+    y = layer(x)[mask]
+    assert y.abs().max() <= 2.5
+    assert (y[:, 1] == 0).all()
+    layer.clip = 1e9
+    y = layer(x)[mask][:, [0, 2]]
+    torch.testing.assert_close(y.mean(dim=0), torch.zeros(2), atol=1e-5, rtol=0)
+    torch.testing.assert_close(y.square().mean(dim=0), torch.ones(2), atol=1e-4, rtol=0)
+
+
+def test_the_scaling_is_saved_with_the_weights():
+    assert {"standardize.mean", "standardize.scale"} <= set(made().state_dict())
+
+
+def test_quantiles_never_cross():
+    model = made(task="regression", uncertainty="quantile", quantiles=(0.05, 0.5, 0.6, 0.9))
+    assert (model(*inputs(64))[..., 1:] >= model(*inputs(64))[..., :-1]).all()
+
+
+def test_losses_are_lowest_at_the_truth():
+    config = RFormerConfig(n_features=1, n_outputs=1, task="regression", uncertainty="gaussian")
+    target = torch.tensor([[2.0]])
+    grid = torch.linspace(0, 4, 41)
+    values = [loss_of(torch.tensor([[[m, 0.0]]]), target, config) for m in grid]
+    assert grid[int(torch.stack(values).argmin())] == 2.0
+    pinball = RFormerConfig(
+        n_features=1, n_outputs=1, task="regression", uncertainty="quantile", quantiles=(0.9,)
+    )
+    sample = torch.arange(100.0).reshape(100, 1)
+    values = [loss_of(torch.full((100, 1, 1), float(q)), sample, pinball) for q in range(100)]
+    assert abs(int(torch.stack(values).argmin()) - 90) <= 1
+
+
+def test_unknown_targets_are_left_out():
+    config = RFormerConfig(n_features=1, n_outputs=2, task="regression")
+    output = torch.tensor([[1.0, 5.0], [2.0, 3.0]], requires_grad=True)
+    target = torch.tensor([[0.0, math.nan], [math.nan, math.nan]])
+    loss = loss_of(output, target, config)
+    loss.backward()
+    assert loss.item() == 1.0
+    assert output.grad.tolist() == [[2.0, 0.0], [0.0, 0.0]]
+
+
+def test_class_weights_count():
+    config = RFormerConfig(n_features=1, n_outputs=2)
+    output, target = torch.tensor([[2.0, 0.0], [2.0, 0.0]]), torch.tensor([0, 1])
+    plain = loss_of(output, target, config)
+    weighted = loss_of(output, target, config, torch.tensor([1.0, 3.0]))
+    assert weighted > plain
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"d_model": 10, "n_heads": 4}, "multiple of n_heads"),
+        ({"uncertainty": "gaussian"}, "uncertainty is for regression"),
+        ({"quantiles": (0.5, 0.1)}, "quantiles must increase"),
+        ({"n_outputs": 0}, "greater than or equal to 1"),
+        ({"width": 3}, "Extra inputs"),
+    ],
+)
+def test_configurations_that_fit_nothing_are_refused(options, words):
+    with pytest.raises(ValidationError, match=words):
+        RFormerConfig(**(SMALL | options))
+
+
+def test_a_configuration_survives_json():
+    config = RFormerConfig(**SMALL, causal=True, quantiles=(0.2, 0.8))
+    assert RFormerConfig.model_validate_json(config.model_dump_json()) == config
+
+
+def test_it_can_learn_to_tell_which_window_is_high():
+    torch.manual_seed(0)
+    x = torch.randn(256, 6, 2)
+    y = x[..., 0].argmax(dim=1)
+    model = RFormer(RFormerConfig(n_features=2, n_outputs=6, d_model=32, n_layers=1, dropout=0.0))
+    times = torch.linspace(0, 1, 6).expand(256, 6)
+    model.fit_scaling(x)
+    optimiser = torch.optim.AdamW(model.parameters(), lr=5e-3)
+    for _ in range(150):
+        optimiser.zero_grad()
+        loss_of(model(x, times), y, model.config).backward()
+        optimiser.step()
+    accuracy = (model.eval()(x, times).argmax(dim=1) == y).float().mean()
+    assert accuracy > 0.9
