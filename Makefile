@@ -62,6 +62,6 @@ docs: $(VENV)/.docs  ## HTML documentation in docs/_build/html
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
 
 clean:  ## remove what was made
-	rm -rf $(VENV) build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis runs
+	rm -rf $(VENV) build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache runs
 	rm -f src/roughformer/signatures/native/libroughformer.*
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -22,4 +22,6 @@ def test_code_on_the_page_runs(page, tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_links_to_files_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
-        assert (page.parent / target).exists(), f"{page.name} links to {target}"
+        file = page.parent / target
+        assert file.exists(), f"{page.name} links to {target}"
+        assert file.is_dir() or file.stat().st_size > 0, f"{target} is empty"

@@ -208,7 +208,7 @@ def test_a_stream_that_is_left_out_may_hold_anything(engine):
     [
         ((-1, 2, 2), "n_streams must be a whole number >= 0"),
         ((1, 0, 2), "dim must be a whole number >= 1"),
-        ((1, 2, 0), "depth must be a whole number >= 1"),
+        ((1, 2, 0), "depth must be a whole number from 1 to 12"),
         ((1, 2, 1.5), "depth must be a whole number"),
     ],
 )

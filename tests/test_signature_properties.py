@@ -511,12 +511,14 @@ def test_repeated_calls_do_not_grow_memory(engine):
     except OSError:
         pytest.skip("this system does not tell the memory of a process in /proc")
     sizes = []
-    for _ in range(5):
+    for _ in range(12):
         for _ in range(5):
             work()
         sizes.append(resident())
-    # One call's result is 2 MB; caches may settle in the first rounds.
-    assert sizes[-1] - sizes[2] < 4e6, [f"{s / 1e6:.1f} MB" for s in sizes]
+    # The heap may settle or stretch once at any time, a leak grows in every round: a round's
+    # results are 20 MB, so half of the rounds without growth rule one out.
+    grown = [b - a > 1e6 for a, b in zip(sizes, sizes[1:], strict=False)]
+    assert sum(grown) <= len(grown) // 2, [f"{s / 1e6:.1f} MB" for s in sizes]
 
 
 FIRST_USES = ["signature", "logsignature", "multiview_signature", "RunningSignatures"]

@@ -9,6 +9,7 @@ number), so a series' mask depends on nothing but these: not on threads, batches
 import numpy as np
 import numpy.typing as npt
 
+from roughformer.checks import real_number, whole_number
 from roughformer.errors import InputError
 
 __all__ = ["check_fraction", "keep_mask"]
@@ -19,12 +20,11 @@ _GOLDEN = _U32(0x9E3779B9)
 
 def check_fraction(fraction: float) -> float:
     """Return ``fraction`` as a float in [0, 1), or raise ``InputError``."""
-    if not 0.0 <= fraction < 1.0:
-        raise InputError(
-            f"the fraction of points to drop must be in [0, 1), got {fraction!r}; "
-            "0.5 drops half of the points of each series"
-        )
-    return float(fraction)
+    what = "in [0, 1)"
+    number = real_number(fraction, "the fraction of points to drop", what)
+    if not 0.0 <= number < 1.0:
+        raise InputError(f"the fraction of points to drop must be {what}, got {fraction!r}")
+    return number
 
 
 def _mix(x: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
@@ -38,6 +38,7 @@ def _mix(x: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
 
 def series_keys(seed: int, series: npt.NDArray[np.integer[npt.NBitBase]]) -> npt.NDArray[np.uint32]:
     """One 32-bit key for each series number: the start of its stream of random words."""
+    seed = whole_number(seed, "the seed", -(2**63), 2**64)
     low, high = _U32(seed & 0xFFFFFFFF), _U32((seed >> 32) & 0xFFFFFFFF)
     with np.errstate(over="ignore"):
         key = _mix(np.asarray(series).astype(np.uint32) * _GOLDEN + low)

@@ -16,6 +16,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
+from roughformer.checks import real_number, whole_number
 from roughformer.errors import InputError
 from roughformer.path import Path, locate
 from roughformer.series import SeriesBatch
@@ -45,8 +46,8 @@ class Time:
 
     def __post_init__(self) -> None:
         """Refuse units that are no duration."""
-        if self.unit is not None and not (np.isfinite(self.unit) and self.unit > 0):
-            raise InputError(f"Time(unit=...) must be a positive duration, got {self.unit!r}")
+        if self.unit is not None:
+            real_number(self.unit, "Time(unit=...)", "a positive duration", positive=True)
 
 
 @dataclass(frozen=True)
@@ -57,8 +58,7 @@ class Lag:
 
     def __post_init__(self) -> None:
         """Refuse delays that look into the future."""
-        if not (np.isfinite(self.delay) and self.delay > 0):
-            raise InputError(f"Lag(delay) must be a positive duration, got {self.delay!r}")
+        real_number(self.delay, "Lag(delay)", "a positive duration", positive=True)
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,10 @@ class Counts:
     """Number of observations of each channel after the first point, times ``scale``."""
 
     scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Refuse scales that would spoil every token."""
+        real_number(self.scale, "Counts(scale)", "a finite number")
 
 
 @dataclass(frozen=True)
@@ -96,14 +100,13 @@ class Clock:
                 raise InputError("Clock(frequencies=...) must be finite numbers, at least one")
             object.__setattr__(self, "frequencies", tuple(float(w) for w in omega))
             object.__setattr__(self, "count", len(omega))
-        if int(self.count) != self.count or self.count < 1:
-            raise InputError(f"Clock(count) must be a whole number >= 1, got {self.count!r}")
-        if not (np.isfinite(self.spacing) and self.spacing > 0):
-            raise InputError(f"Clock(spacing) must be positive, got {self.spacing!r}")
+        object.__setattr__(self, "count", whole_number(self.count, "Clock(count)", 1))
+        real_number(self.spacing, "Clock(spacing)", "positive", positive=True)
 
 
 Lift = Time | Lag | Counts | Basepoint | Clock
-Lifts = Sequence[Lift | str] | Mapping[View, Sequence[Lift | str]]
+OneOrMore = Lift | str | Sequence[Lift | str] | None
+Lifts = OneOrMore | Mapping[View, OneOrMore]
 _BY_NAME: dict[str, type[Any]] = {
     "time": Time,
     "counts": Counts,
@@ -129,7 +132,8 @@ class ViewLifts:
 
     def names(self, channels: tuple[str, ...]) -> tuple[str, ...]:
         """Names of the lifted path's channels."""
-        names = (("time",) if self.time else ()) + channels
+        time = "time" if "time" not in channels else "time (lift)"
+        names = ((time,) if self.time else ()) + channels
         for lag in self.lags:
             names += tuple(f"{c}(t-{lag.delay:g})" for c in channels)
         if self.counts:
@@ -137,7 +141,11 @@ class ViewLifts:
         return names
 
 
-def _collect(lifts: Sequence[Lift | str], view: str) -> ViewLifts:
+def _collect(lifts: Any, view: str) -> ViewLifts:
+    if lifts is None:
+        lifts = ()
+    if isinstance(lifts, str | Lift):
+        lifts = (lifts,)
     found = ViewLifts()
     for item in lifts:
         lift = item
@@ -167,9 +175,7 @@ def per_view(lifts: Lifts, views: Sequence[View]) -> dict[View, ViewLifts]:
         unknown = set(lifts) - set(views)
         if unknown:
             raise InputError(f"lifts are given for {sorted(unknown)}, the views are {list(views)}")
-        return {view: _collect(lifts.get(view, ()), view) for view in views}
-    if isinstance(lifts, str):
-        lifts = (lifts,)
+        return {view: _collect(lifts.get(view), view) for view in views}
     return {view: _collect(lifts, view) for view in views}
 
 

@@ -6,12 +6,13 @@ the path is interpolated there.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import date, timedelta
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from roughformer.checks import real_number, whole_number
 from roughformer.errors import CapacityError, InputError
 from roughformer.series import SeriesBatch
 
@@ -71,8 +72,47 @@ class Cuts:
         )
 
 
-# More cut times than this are a mistake in the unit of a duration, not a wish.
-_MOST_CUTS = 2**30
+# More cut times than this (1 GB) are a mistake in a number or a unit, not a wish.
+_MOST_CUTS = 2**27
+
+
+def _check_number(cuts: float, what: str) -> None:
+    if cuts > _MOST_CUTS:
+        raise CapacityError(
+            f"{what} would be {cuts:.3g} cut times, more than the {_MOST_CUTS} allowed; is a "
+            "duration in the unit of the times, or the number of windows meant otherwise?"
+        )
+
+
+def _as_cuts(raw: Any, where: str) -> npt.NDArray[Any]:
+    """Cut times as float64 or, for dates, datetime64[ns]; checked."""
+    cuts = np.asarray(raw)
+    if cuts.dtype == object and cuts.size and all(isinstance(c, date) for c in cuts.flat):
+        cuts = cuts.astype("datetime64[ns]")
+    if cuts.dtype.kind == "m":
+        cuts = cuts / np.timedelta64(1, "s")
+    if cuts.dtype.kind == "M":
+        cuts = cuts.astype("datetime64[ns]")
+        numbers = np.where(np.isnat(cuts), np.nan, (cuts - cuts[:1]) / np.timedelta64(1, "ns"))
+        _check_increasing(numbers, where)
+        return cuts
+    if cuts.size and cuts.dtype.kind not in "iuf":
+        raise InputError(f"{where} must be numbers or dates, got {cuts.dtype}")
+    cuts = cuts.astype(np.float64)
+    _check_increasing(cuts, where)
+    return cuts
+
+
+def _in_seconds(cuts: npt.NDArray[Any], origin: np.datetime64 | None) -> Floats:
+    """Dates counted from the batch's origin, as its times are; numbers as they are."""
+    if cuts.dtype.kind != "M":
+        return cuts
+    if origin is None:
+        raise InputError(
+            "the cut times are dates, the times of these series are numbers; give the cut times "
+            "as numbers in the same unit"
+        )
+    return np.asarray((cuts - origin) / np.timedelta64(1, "ns")) / 1e9
 
 
 def _check_increasing(cuts: Floats, where: str) -> None:
@@ -98,15 +138,13 @@ class Windows:
 
     rule: Literal["count", "duration", "points", "explicit"]
     amount: float = 0.0
-    cuts: tuple[Floats, ...] = ()
+    cuts: tuple[npt.NDArray[Any], ...] = ()  # float64, or datetime64[ns]
     shared: bool = False
 
     @classmethod
     def by_count(cls, n: int) -> "Windows":
         """``n`` windows of equal duration over each series' own span."""
-        if int(n) != n or n < 1:
-            raise InputError(f"the number of windows must be a whole number >= 1, got {n!r}")
-        return cls("count", int(n))
+        return cls("count", whole_number(n, "the number of windows", 1))
 
     @classmethod
     def by_duration(cls, seconds: float | timedelta | np.timedelta64) -> "Windows":
@@ -117,33 +155,28 @@ class Windows:
             seconds = seconds.total_seconds()
         if isinstance(seconds, np.timedelta64):
             seconds = float(seconds / np.timedelta64(1, "ns")) / 1e9
-        if not (np.isfinite(seconds) and seconds > 0):
-            raise InputError(f"the duration of a window must be positive, got {seconds!r}")
-        return cls("duration", float(seconds))
+        length = real_number(seconds, "the duration of a window", "positive", positive=True)
+        return cls("duration", length)
 
     @classmethod
     def by_points(cls, n: int) -> "Windows":
         """Windows that end at every ``n``-th observation; the last one may have fewer."""
-        if int(n) != n or n < 1:
-            raise InputError(f"the points of a window must be a whole number >= 1, got {n!r}")
-        return cls("points", int(n))
+        return cls("points", whole_number(n, "the number of points of a window", 1))
 
     @classmethod
     def explicit(cls, cuts: Any) -> "Windows":
         """Cut times ``(L + 1,)`` shared by all series, or a list (or ``(B, L + 1)``) of them.
 
-        Outside a series' span its path is constant, so windows there have signature zero.
+        Numbers in the unit of the times, or dates where the series have dates. Outside a series'
+        span its path is constant, so windows there have signature zero.
         """
         array: Sequence[Any] | npt.NDArray[Any] = cuts
         if isinstance(cuts, np.ndarray) or not (len(cuts) and np.ndim(cuts[0]) > 0):
-            array = np.asarray(cuts, dtype=np.float64)
+            array = np.asarray(cuts)
             if array.ndim == 1:
-                _check_increasing(array, "the cut times")
-                return cls("explicit", cuts=(array,), shared=True)
-        rows = tuple(np.asarray(row, dtype=np.float64) for row in array)
-        for b, row in enumerate(rows):
-            _check_increasing(row, f"the cut times of series {b}")
-        return cls("explicit", cuts=rows)
+                return cls("explicit", cuts=(_as_cuts(array, "the cut times"),), shared=True)
+        rows = (_as_cuts(row, f"the cut times of series {b}") for b, row in enumerate(array))
+        return cls("explicit", cuts=tuple(rows))
 
     @classmethod
     def of(cls, windows: "Windows | int | Sequence[float] | npt.NDArray[Any]") -> "Windows":
@@ -165,23 +198,23 @@ class Windows:
         if self.rule == "points":
             return self._by_points(batch)
         if self.rule == "explicit":
-            return self._explicit(n_series)
+            return self._explicit(batch)
         start, end = batch.span
         on_grid = batch.grid is not None and n_series > 0
         span = (end - start)[: 1 if on_grid else None]
         if self.rule == "count":
             n = int(self.amount)
+            _check_number(len(span) * (n + 1.0), f"{n} windows for each of {len(batch)} series")
             counts = np.full(len(span), n, dtype=np.int64)
             flat = (span[:, None] * (np.arange(n + 1) / n)[None, :]).ravel()
             n_default = n
         else:
             # Allow for rounding: 0.3 / 0.1 is three windows, not three and a sliver.
             number = np.maximum(np.ceil(span / self.amount * (1 - 1e-12) - 1e-9), 1)
-            if number.sum() > _MOST_CUTS:
-                raise CapacityError(
-                    f"windows of {self.amount:g} over spans of up to {span.max():g} would be "
-                    f"{number.sum():.3g} windows; is the duration in the unit of the times?"
-                )
+            longest = span.max(initial=0.0)
+            _check_number(
+                float(number.sum()), f"windows of {self.amount:g} over spans of up to {longest:g}"
+            )
             counts = number.astype(np.int64)
             row, k = _rows(counts + 1)
             flat = np.where(k == counts[row], span[row], k * self.amount)
@@ -201,20 +234,22 @@ class Windows:
         times = batch.times[batch.offsets[:-1][row] + position] - start[row]
         return Cuts(times, np.cumsum(counts + 1) - (counts + 1), counts, start, shared=False)
 
-    def _explicit(self, n_series: int) -> Cuts:
+    def _explicit(self, batch: SeriesBatch) -> Cuts:
+        n_series = len(batch)
         zero = np.zeros(n_series)
+        rows = [_in_seconds(row, batch.time_origin) for row in self.cuts]
         if self.shared:
-            n = len(self.cuts[0]) - 1
+            n = len(rows[0]) - 1
             counts = np.full(n_series, n, dtype=np.int64)
             first = np.zeros(n_series, np.int64)
-            return Cuts(self.cuts[0], first, counts, zero, shared=True, n_default=n)
-        if len(self.cuts) != n_series:
+            return Cuts(rows[0], first, counts, zero, shared=True, n_default=n)
+        if len(rows) != n_series:
             raise InputError(
-                f"explicit cut times were given for {len(self.cuts)} series, the batch has "
+                f"explicit cut times were given for {len(rows)} series, the batch has "
                 f"{n_series}; give one row for each series, or one row shared by all"
             )
-        counts = np.array([len(c) - 1 for c in self.cuts], dtype=np.int64)
-        flat = np.concatenate(self.cuts) if self.cuts else np.zeros(0)
+        counts = np.array([len(c) - 1 for c in rows], dtype=np.int64)
+        flat = np.concatenate(rows) if rows else np.zeros(0)
         return Cuts(flat, np.cumsum(counts + 1) - (counts + 1), counts, zero, shared=False)
 
 

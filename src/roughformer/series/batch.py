@@ -278,6 +278,12 @@ class SeriesBatch(Storage):
         _fill.warn_unobserved(never, len(self), self._channels)
         return torch.stack(columns, dim=1) if columns else values
 
+    def warn_unobserved(self, never: npt.NDArray[np.int64]) -> None:
+        """The warning of ``filled``, for one who fills by other means: ``never (C,)`` counts the
+        series that never observe a channel.
+        """
+        _fill.warn_unobserved(never, len(self), self._channels)
+
     def unobserved(self) -> npt.NDArray[np.bool_]:
         """``(B, C)``: True where a channel is never observed in a series."""
         return _fill.unobserved(self._values, self._offsets)

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from roughformer.checks import whole_number
 from roughformer.errors import InputError
 from roughformer.lifts import Lifts, View
 from roughformer.series import SeriesBatch
@@ -25,6 +26,20 @@ def _dtype(wish: Any, default: Any) -> Any:
     if name not in _FLOATS:
         raise InputError(f"dtype must be float32 or float64, got {wish!r}")
     return _FLOATS[name]
+
+
+def _refuse_what_would_be_lost(x: Any) -> None:
+    if isinstance(x, list | tuple) and any(getattr(item, "requires_grad", False) for item in x):
+        raise InputError(
+            "gradients cannot flow to a list of tensors; give one padded tensor (B, L, C) with "
+            "lengths=, or detach them"
+        )
+    known = isinstance(x, SeriesBatch | np.ndarray | list | tuple) or hasattr(x, "requires_grad")
+    if not known:
+        raise InputError(
+            f"expected a SeriesBatch, an array, a tensor or a list of arrays, got "
+            f"{type(x).__name__}; for a table build rf.SeriesBatch.from_table(...) first"
+        )
 
 
 def _as_tensor_values(x: Any, lengths: Any) -> Any:
@@ -100,6 +115,7 @@ def multiview_signature(
     it requires a gradient), a numpy array otherwise. Series with fewer windows than the longest
     are padded with zeros.
     """
+    _refuse_what_would_be_lost(x)
     batch = SeriesBatch.of(x, times, lengths)
     layout = layout_of(batch.channels, depth, views, lifts, transform, basis)
     return _tokens(
@@ -124,8 +140,8 @@ def _tokens(
     engine: Engine,
     max_memory: int | None,
 ) -> Any:
-    if threads is not None and (int(threads) != threads or threads < 1):
-        raise InputError(f"threads must be a whole number >= 1, got {threads!r}")
+    if threads is not None:
+        threads = whole_number(threads, "threads", 1)
     mask = None
     if keep is not None:
         if drop:

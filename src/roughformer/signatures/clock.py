@@ -123,7 +123,13 @@ def _part(
 
 
 def clock_words(
-    path: Path, cuts: Cuts, clock: Clock, view: str, out: npt.NDArray[Any], threads: int | None
+    path: Path,
+    cuts: Cuts,
+    clock: Clock,
+    view: str,
+    out: npt.NDArray[Any],
+    threads: int | None,
+    compute: Any,
 ) -> None:
     """Write the clock words of a path without gradients into ``out (B, windows, C·count·2)``."""
     spans = window_spans(path, cuts)
@@ -147,7 +153,6 @@ def clock_words(
     where = np.arange(n_series)[:, None] * (out.strides[0] // item) + np.arange(n_windows)[
         None, :
     ] * (out.strides[1] // item)
-    wide = values.dtype == np.float64 or out.dtype == np.float64
     held: dict[str, npt.NDArray[Any]] = {
         "times": path.times,
         "row": path.starts[series] + spans.first.ravel(),
@@ -170,7 +175,7 @@ def clock_words(
         n_frequencies=clock.count,
         fastest=float(np.abs(turns).max()),
         value_dtype=int(values.dtype == np.float64),
-        compute_dtype=int(wide),
+        compute_dtype=int(np.dtype(compute) == np.float64),
         out_dtype=int(out.dtype == np.float64),
         channels=values.shape[1],
         threads=threads or library.default_threads(),
@@ -180,6 +185,6 @@ def clock_words(
     if native.rf_clock(ctypes.byref(job)):
         raise MemoryError("the native kernel could not allocate its scratch memory")
     if view == "global":
-        np.cumsum(out, axis=1, out=out)
+        out[...] = np.cumsum(out, axis=1, dtype=np.float64)
     if not cuts.equal:
         out[np.arange(n_windows)[None, :] >= cuts.n_windows[:, None]] = 0

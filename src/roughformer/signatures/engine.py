@@ -22,7 +22,7 @@ from roughformer.windows import Cuts, Windows
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["Dropping", "Engine", "compute_tokens", "pick_engine"]
+__all__ = ["Dropping", "Engine", "check_out", "compute_tokens", "pick_engine"]
 
 Engine = Literal["auto", "native", "torch"]
 
@@ -34,6 +34,10 @@ class Dropping:
     keep: npt.NDArray[np.bool_] | None = None
     fraction: float = 0.0
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse what is no fraction."""
+        check_fraction(self.fraction)
 
     def __bool__(self) -> bool:
         """Whether anything is dropped."""
@@ -73,20 +77,26 @@ class _Call:
     seed: int
 
 
-def _dense(batch: SeriesBatch, keep: npt.NDArray[np.bool_] | None, values: Any) -> Any:
+def _dense(
+    batch: SeriesBatch, keep: npt.NDArray[np.bool_] | None, values: Any, threads: int | None
+) -> Any:
     """Values ``(N, C)`` without gaps: of the batch, or of a tensor in its place."""
     if not batch.missing:
         return batch.values if values is None else values
-    return batch.filled(keep) if values is None else batch.filled_tensor(values, keep)
+    if values is not None:
+        return batch.filled_tensor(values, keep)
+    return batch.filled(keep) if library.load() is None else native_call.fill(batch, keep, threads)
 
 
-def _calls(batch: SeriesBatch, layout: Layout, dropping: Dropping, values: Any) -> list[_Call]:
+def _calls(
+    batch: SeriesBatch, layout: Layout, dropping: Dropping, values: Any, threads: int | None
+) -> list[_Call]:
     # A dropped observation must not show through where gaps are filled or delayed copies made,
     # so these work on what is kept; otherwise the kernel skips dropped points by itself.
     drawn = dropping
     if dropping and (batch.missing or dropping.keep is not None):
         drawn = Dropping(keep=dropping.mask(batch))
-    values = _dense(batch, drawn.keep, values)
+    values = _dense(batch, drawn.keep, values, threads)
     groups: dict[Any, list[View]] = {}
     for view in layout.views:
         lifts = layout.lifts[view]
@@ -171,7 +181,8 @@ def _empty(shape: tuple[int, ...], dtype: Any, zero: bool) -> npt.NDArray[Any]:
     return np.zeros(shape, dtype) if zero else np.empty(shape, dtype)
 
 
-def _check_out(out: npt.NDArray[Any], shape: tuple[int, ...], dtype: Any) -> None:
+def check_out(out: Any, shape: tuple[int, ...], dtype: Any) -> None:
+    """``InputError`` unless the kernel may write a result of this shape into ``out``."""
     good = isinstance(out, np.ndarray) and out.shape == shape and out.dtype == dtype
     if not good or not out.flags.c_contiguous or not out.flags.writeable:
         raise InputError(
@@ -202,23 +213,22 @@ def compute_tokens(
             "windows by number of points cannot be combined with dropping points; thin the batch "
             "first with batch.drop_points(...), or cut by count or duration"
         )
-    check_fraction(dropping.fraction)
     cuts = windows.place(batch)
     shape = (len(batch), cuts.most, layout.size)
     workers = threads or library.default_threads()
     check_capacity(layout, shape[0], shape[1], np.dtype(dtype).itemsize, max_memory, workers)
-    calls = _calls(batch, layout, dropping, values)
+    calls = _calls(batch, layout, dropping, values, threads)
     chosen = pick_engine(engine, "cpu" if values is None else values.device.type)
     if values is None and chosen == "native":
         if out is None:
             out = _empty(shape, dtype, not cuts.equal)
         else:
-            _check_out(out, shape, dtype)
+            check_out(out, shape, dtype)
             if not cuts.equal:
                 out.fill(0)
         for call in calls:
             native_call.forward(_request(call, cuts, layout, threads, compute), out)
-        _write_clocks(batch, cuts, layout, dropping, out, threads)
+        _write_clocks(batch, cuts, layout, dropping, out, threads, compute)
         return out
     import torch
 
@@ -238,7 +248,7 @@ def compute_tokens(
         return joint
     if out is None:
         return joint.numpy()
-    _check_out(out, shape, dtype)
+    check_out(out, shape, dtype)
     out[...] = joint.numpy()
     return out
 
@@ -254,11 +264,11 @@ def _tensor(values: Any) -> "Tensor":
         return torch.from_numpy(values)
 
 
-def _clock_path(batch: SeriesBatch, dropping: Dropping, values: Any) -> Path:
+def _clock_path(batch: SeriesBatch, dropping: Dropping, values: Any, threads: int | None) -> Path:
     from roughformer.lifts import ViewLifts
 
     mask = dropping.mask(batch)
-    path = lift_path(batch, ViewLifts(), _dense(batch, mask, values))
+    path = lift_path(batch, ViewLifts(), _dense(batch, mask, values, threads))
     return path if mask is None else path.compact(mask)
 
 
@@ -269,16 +279,18 @@ def _write_clocks(
     dropping: Dropping,
     out: npt.NDArray[Any],
     threads: int | None,
+    compute: Any,
 ) -> None:
     clocked: Sequence[View] = [v for v in layout.views if layout.lifts[v].clock]
     if not clocked:
         return
-    path = _clock_path(batch, dropping, None)
+    path = _clock_path(batch, dropping, None, threads)
     for view in clocked:
         clock = layout.lifts[view].clock
         assert clock is not None
         at = layout.clock_at(view)
-        clock_words(path, cuts, clock, view, out[..., at : at + layout.clock_size(view)], threads)
+        part = out[..., at : at + layout.clock_size(view)]
+        clock_words(path, cuts, clock, view, part, threads, compute)
 
 
 def _clock_parts(
@@ -295,7 +307,7 @@ def _clock_parts(
         return []
     from roughformer.signatures.clock import clock_words_torch
 
-    path = _clock_path(batch, dropping, values)
+    path = _clock_path(batch, dropping, values, threads)
     found = []
     for view in clocked:
         clock = layout.lifts[view].clock

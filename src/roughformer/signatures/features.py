@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from roughformer.checks import whole_number
 from roughformer.errors import CapacityError, InputError
 from roughformer.lifts import Lifts, View, ViewLifts, per_view
 from roughformer.words import all_words, lyndon_count, lyndon_words, word_count
@@ -106,13 +107,12 @@ def layout_of(
     chosen = (views,) if isinstance(views, str) else tuple(views)
     if not chosen or len(set(chosen)) != len(chosen) or any(v not in _VIEWS for v in chosen):
         raise InputError(f"views must be one or both of {_VIEWS}, each once, got {views!r}")
-    if isinstance(depth, bool) or int(depth) != depth or not 1 <= depth <= MAX_DEPTH:
-        raise InputError(f"depth must be a whole number from 1 to {MAX_DEPTH}, got {depth!r}")
+    depth = whole_number(depth, "depth", 1, MAX_DEPTH)
     if transform not in ("signature", "logsignature"):
         raise InputError(f"transform must be 'signature' or 'logsignature', got {transform!r}")
     if basis not in ("brackets", "words"):
         raise InputError(f"basis must be 'brackets' or 'words', got {basis!r}")
-    layout = Layout(tuple(channels), int(depth), chosen, per_view(lifts, chosen), transform, basis)
+    layout = Layout(tuple(channels), depth, chosen, per_view(lifts, chosen), transform, basis)
     for view in chosen:
         if layout.dim(view) == 0:
             raise InputError(
@@ -178,7 +178,9 @@ def readable(size: float) -> str:
 
 def over_limit(need: int, limit: int | None) -> int | None:
     """The limit, if ``need`` bytes are over it; by default 80 % of the memory available now."""
-    if limit is None:
+    if limit is not None:
+        limit = whole_number(limit, "max_memory", 0)
+    else:
         free = available_memory()
         limit = None if free is None else int(0.8 * free)
     return limit if limit is not None and need > limit else None

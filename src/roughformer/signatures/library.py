@@ -8,9 +8,9 @@ from pathlib import Path
 
 from roughformer.errors import EngineWarning
 
-__all__ = ["Clock", "Job", "Log", "Stream", "default_threads", "engine_info", "load"]
+__all__ = ["Clock", "Fill", "Job", "Log", "Stream", "default_threads", "engine_info", "load"]
 
-_ABI = 2
+_ABI = 3
 _P, _L, _I, _D = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32, ctypes.c_double
 
 
@@ -55,6 +55,17 @@ class Clock(ctypes.Structure):
     )
 
 
+class Fill(ctypes.Structure):
+    """``RfFill``."""
+
+    _fields_ = (
+        *((name, _P) for name in ("values", "out", "never", "times", "starts", "lengths")),
+        *((name, _P) for name in ("time_starts", "keep")),
+        ("n_series", _L),
+        *((name, _I) for name in ("dtype", "channels", "threads")),
+    )
+
+
 class Stream(ctypes.Structure):
     """``RfStream``."""
 
@@ -87,6 +98,7 @@ def _open() -> ctypes.CDLL | str:
     lib.rf_set_isa.argtypes = (ctypes.c_char_p,)
     lib.rf_forward.argtypes = lib.rf_backward.argtypes = (ctypes.POINTER(Job),)
     lib.rf_clock.argtypes = (ctypes.POINTER(Clock),)
+    lib.rf_fill.argtypes, lib.rf_fill.restype = (ctypes.POINTER(Fill),), None
     stream = ctypes.POINTER(Stream)
     lib.rf_stream_bytes.argtypes, lib.rf_stream_bytes.restype = (stream,), _L
     lib.rf_stream_push.argtypes, lib.rf_stream_push.restype = (stream, _P, _P), _L

@@ -8,11 +8,12 @@ import numpy as np
 import numpy.typing as npt
 
 from roughformer.path import Path
-from roughformer.signatures.library import Job, Log, default_threads, load
+from roughformer.series import SeriesBatch
+from roughformer.signatures.library import Fill, Job, Log, default_threads, load
 from roughformer.signatures.log_table import LogTable
 from roughformer.windows import Cuts
 
-__all__ = ["Request", "backward", "forward"]
+__all__ = ["Request", "backward", "fill", "forward"]
 
 _GLOBAL, _LOCAL = 1, 2
 _DTYPES = {np.dtype(np.float32): 0, np.dtype(np.float64): 1}
@@ -33,6 +34,39 @@ class Request:
     drop: float = 0.0
     threads: int | None = None
     compute: Any = np.float32
+
+
+def fill(
+    batch: SeriesBatch, keep: npt.NDArray[np.bool_] | None, threads: int | None
+) -> npt.NDArray[Any]:
+    """``batch.filled(keep)``, by the kernel: one pass over the points, series in parallel."""
+    values = batch.values
+    out = np.empty_like(values)
+    never = np.zeros((len(batch), batch.n_channels), np.uint8)
+    grid = batch.grid
+    held = {
+        "times": _c(batch.times if grid is None else grid, np.float64),
+        "starts": _c(batch.offsets[:-1], np.int64),
+        "lengths": _c(batch.lengths, np.int64),
+        "keep": None if keep is None else _c(keep, np.uint8),
+    }
+    zeros = np.zeros(len(batch), np.int64)
+    job = Fill(
+        values=values.ctypes.data,
+        out=out.ctypes.data,
+        never=never.ctypes.data,
+        **{name: _address(array) for name, array in held.items()},
+        time_starts=_address(held["starts"] if grid is None else zeros),
+        n_series=len(batch),
+        dtype=_DTYPES[values.dtype],
+        channels=batch.n_channels,
+        threads=threads or default_threads(),
+    )
+    library = load()
+    assert library is not None
+    library.rf_fill(ctypes.byref(job))
+    batch.warn_unobserved(never.sum(axis=0, dtype=np.int64))
+    return out
 
 
 def _address(array: npt.NDArray[Any] | None) -> int | None:

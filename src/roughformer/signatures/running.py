@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from roughformer.checks import whole_number
 from roughformer.errors import CapacityError, InputError
 from roughformer.lifts import View
 from roughformer.signatures import library
-from roughformer.signatures.engine import Engine, pick_engine
+from roughformer.signatures.engine import Engine, check_out, pick_engine
 from roughformer.signatures.features import MAX_DEPTH, over_limit, readable
 from roughformer.words import word_count
 
@@ -53,16 +54,9 @@ class RunningSignatures:
         engine: Engine = "auto",
     ) -> None:
         """Streams start without a point: the first ``push`` only says where they begin."""
-        for name, value, least in (
-            ("n_streams", n_streams, 0),
-            ("dim", dim, 1),
-            ("depth", depth, 1),
-        ):
-            if int(value) != value or value < least:
-                raise InputError(f"{name} must be a whole number >= {least}, got {value!r}")
-        if depth > MAX_DEPTH:
-            raise InputError(f"depth must be at most {MAX_DEPTH}, got {depth!r}")
-        self.n_streams, self.dim, self.depth = int(n_streams), int(dim), int(depth)
+        self.n_streams = whole_number(n_streams, "n_streams", 0)
+        self.dim = whole_number(dim, "dim", 1)
+        self.depth = whole_number(depth, "depth", 1, MAX_DEPTH)
         self.dtype = np.dtype(dtype)
         if self.dtype not in (np.float32, np.float64):
             raise InputError(f"dtype must be float32 or float64, got {dtype!r}")
@@ -108,8 +102,8 @@ class RunningSignatures:
         shape = (self.n_streams, self.n_words * len(names))
         if out is None:
             out = np.empty(shape, self.dtype)
-        elif out.shape != shape or out.dtype != self.dtype or not out.flags.c_contiguous:
-            raise InputError(f"out must be a C-contiguous {self.dtype} array of shape {shape}")
+        else:
+            check_out(out, shape, self.dtype)
         self._store.read(sum(_BITS[v] for v in names), out)
         return out
 

@@ -73,6 +73,20 @@ struct RfClock {
   int32_t value_dtype, compute_dtype, out_dtype, channels, threads;
 };
 
+// Values without gaps: each channel linear in time between its observations (not NaN, kept).
+struct RfFill {
+  const void* values;          // (n_rows, channels)
+  void* out;                   // the same
+  uint8_t* never;              // (B, channels) set to 1 where a channel is never observed
+  const double* times;
+  const int64_t* starts;
+  const int64_t* lengths;
+  const int64_t* time_starts;
+  const uint8_t* keep;         // (n_rows) or null
+  int64_t n_series;
+  int32_t dtype, channels, threads;
+};
+
 // Many running signatures, one per stream; see stream.h.
 struct RfStream {
   void* state;  // rf_stream_bytes() of zeros at first

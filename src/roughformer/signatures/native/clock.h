@@ -36,8 +36,9 @@ static void clock_interval(const RfClock* job, int64_t at, V* acc, V* sinc) {
     if (!(h > 0)) continue;
     const S share = (S)(h / (b - a));
     const double middle = ((from + to) / 2 - origin) * scale, half = h / 2 * scale;
-    // Regular sampling: the factor of the piece before serves again.
-    const bool same = __builtin_fabs(half - known) <= 1e-8 * half;
+    // Regular sampling: the factor of the piece before serves again, if it is the same but for
+    // the rounding of stamps that this type cannot see.
+    const bool same = __builtin_fabs(half - known) <= (RF_DOUBLE ? 1e-15 : 1e-8) * half;
     const bool slow = half * job->fastest <= 0.5;  // no more than half a turn: no reduction
     if (!same) known = half;
     for (int64_t k = 0; k < blocks; ++k) {
@@ -56,7 +57,7 @@ static void clock_interval(const RfClock* job, int64_t at, V* acc, V* sinc) {
       const V cosine = cos_turns(f) * sinc[k], sine = f * sin_turns_over(f) * sinc[k];
       V* sums = acc + k * C * 2;
       for (int c = 0; c < C; ++c) {
-        const V dx = splat((S)(x[C + c] - x[c]) * share);
+        const V dx = splat(((S)x[C + c] - (S)x[c]) * share);
         sums[2 * c] += dx * cosine;
         sums[2 * c + 1] += dx * sine;
       }

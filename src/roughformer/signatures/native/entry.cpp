@@ -88,7 +88,11 @@ void in_threads(int threads, int64_t tasks, Work work) {
     return;
   }
   std::vector<std::thread> others;
-  for (int i = 1; i < threads; ++i) others.emplace_back(work);
+  try {
+    for (int i = 1; i < threads; ++i) others.emplace_back(work);
+  } catch (...) {
+    // The system gives no more threads: those there are take all of the work.
+  }
   work();
   for (auto& t : others) t.join();
 }
@@ -130,6 +134,40 @@ int run_groups(const RfJob* job, bool backward) {
   return failed ? 1 : 0;
 }
 
+// Fills the gap between the observations at rows p and q of one channel; -1 or n: there is none.
+template <class T>
+void fill_gap(const T* in, T* out, const double* t, int64_t stride, int64_t n, int64_t p, int64_t q) {
+  const bool left = p >= 0, right = q < n;
+  const double low = left ? in[p * stride] : right ? in[q * stride] : T(0);
+  const double high = right ? in[q * stride] : low;
+  for (int64_t i = p + 1; i < q; ++i) {
+    const double w = left && right ? (t[i] - t[p]) / (t[q] - t[p]) : 0.0;
+    const double mixed = low * (1 - w) + high * w;  // cannot overflow, unlike low + w (high - low)
+    out[i * stride] = (T)std::clamp(mixed, std::min(low, high), std::max(low, high));
+  }
+}
+
+template <class T>
+void fill_series(const RfFill* job, int64_t b) {
+  const int64_t n = job->lengths[b], C = job->channels;
+  const double* t = job->times + job->time_starts[b];
+  const uint8_t* keep = job->keep ? job->keep + job->starts[b] : nullptr;
+  for (int64_t c = 0; c < C; ++c) {
+    const T* in = (const T*)job->values + job->starts[b] * C + c;
+    T* out = (T*)job->out + job->starts[b] * C + c;
+    int64_t before = -1;
+    for (int64_t i = 0; i < n; ++i) {
+      const T x = in[i * C];
+      if (!(x == x) || (keep && !keep[i])) continue;
+      out[i * C] = x;
+      if (before + 1 < i) fill_gap(in, out, t, C, n, before, i);
+      before = i;
+    }
+    fill_gap(in, out, t, C, n, before, n);
+    job->never[b * C + c] = before < 0;
+  }
+}
+
 template <class Group>
 void over_stream_groups(const RfStream* s, Group group) {
   const RfKernel& kernel = kernel_for(s->dtype);
@@ -155,7 +193,7 @@ int64_t first_not_finite(const T* points, const uint8_t* active, const RfStream*
 
 extern "C" {
 
-int rf_abi_version() { return 2; }
+int rf_abi_version() { return 3; }
 const char* rf_isa() { return isa().name; }
 int rf_isa_count() { return supported(); }
 const char* rf_isa_name(int i) { return i >= 0 && i < supported() ? kIsas[i].name : ""; }
@@ -190,6 +228,16 @@ int rf_clock(const RfClock* job) try {
   return failed ? 1 : 0;
 } catch (...) {
   return 1;
+}
+
+void rf_fill(const RfFill* job) {
+  const int64_t chunk = 16;
+  std::atomic<int64_t> next{0};
+  in_threads(job->threads, (job->n_series + chunk - 1) / chunk, [&] {
+    for (int64_t first; (first = next.fetch_add(chunk)) < job->n_series;)
+      for (int64_t b = first; b < std::min(first + chunk, job->n_series); ++b)
+        job->dtype == RF_F32 ? fill_series<float>(job, b) : fill_series<double>(job, b);
+  });
 }
 
 int64_t rf_stream_bytes(const RfStream* s) {

@@ -1,0 +1,31 @@
+"""Checks of options that several modules share; data are checked in ``roughformer.series``."""
+
+import numbers
+from typing import Any
+
+from roughformer.errors import InputError
+
+__all__ = ["real_number", "whole_number"]
+
+
+def whole_number(value: Any, name: str, least: int, most: int | None = None) -> int:
+    """``value`` as an int in [least, most], or ``InputError``. 3.0 counts, True does not."""
+    good = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if (
+        not good
+        or not float(value).is_integer()
+        or value < least
+        or (most is not None and value > most)
+    ):
+        span = f">= {least}" if most is None else f"from {least} to {most}"
+        raise InputError(f"{name} must be a whole number {span}, got {value!r}")
+    return int(value)
+
+
+def real_number(value: Any, name: str, what: str, positive: bool = False) -> float:
+    """``value`` as a finite float, positive if asked, or ``InputError`` ("must be <what>")."""
+    good = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    number = float(value) if good else float("nan")
+    if not abs(number) < float("inf") or (positive and number <= 0):
+        raise InputError(f"{name} must be {what}, got {value!r}")
+    return number
