@@ -99,9 +99,8 @@ def _backward(problem: Problem, forward: bool, **options: Any) -> Run:
 def _stream(problem: StreamProblem, views: Any = ("global", "local"), **options: Any) -> Run:
     task, points = problem.task, problem.points
     running = rf.RunningSignatures(task.series, task.channels, task.depth, **options)
-    size = task.words * (1 if isinstance(views, str) else 2)
-    out = np.empty((task.series, size), np.float32)
     running.push(points[0])
+    out = running.read(views)
     at = 0
 
     def run() -> np.ndarray:

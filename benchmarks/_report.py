@@ -86,10 +86,11 @@ def targets(rows: list[Row]) -> list[tuple[str, str, bool]]:
             say(target, value, 1.5, False, more)
         value = ratio(name, "roughformer", "roughformer_regular")
         say(f"{name}: dropped in the kernel, the same", value, 1.5, False)
-    one = seconds.get(("stream1000", "roughformer"))
-    if one is not None:
-        text = f"{one * 1e6:.1f} µs"
-        found.append(("stream1000: push and read at most 60 µs", text, one <= 60e-6))
+    for who, views in (("roughformer_global", "the global view"), ("roughformer", "both views")):
+        one = seconds.get(("stream1000", who))
+        if one is not None:
+            target = f"stream1000: push and read {views} at most 60 µs"
+            found.append((target, f"{one * 1e6:.1f} µs", one <= 60e-6))
     for task in ("sine", "hr", "long", "wide2", "wide3"):
         value = ratio(f"logsig_{task}", "roughformer", "roughformer_signature")
         say(f"logsig_{task}: at most 1.3x the signature", value, 1.3, False)

@@ -22,7 +22,7 @@ from roughformer.windows import Cuts, Windows
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["Dropping", "Engine", "check_out", "compute_tokens", "pick_engine"]
+__all__ = ["Dropping", "Engine", "check_out", "compute_tokens", "new_result", "pick_engine"]
 
 Engine = Literal["auto", "native", "torch"]
 
@@ -176,9 +176,13 @@ def _native_with_gradient(
     return found
 
 
-def _empty(shape: tuple[int, ...], dtype: Any, zero: bool) -> npt.NDArray[Any]:
+def new_result(shape: tuple[int, ...], dtype: Any, zero: bool = False) -> npt.NDArray[Any]:
+    """An array to write a result into: it starts at a cache line, so no store straddles two."""
     # numpy asks the system for huge pages, torch does not: 4x faster to fill when large.
-    return np.zeros(shape, dtype) if zero else np.empty(shape, dtype)
+    size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+    raw = np.zeros(size + 64, np.uint8) if zero else np.empty(size + 64, np.uint8)
+    start = -raw.ctypes.data % 64
+    return np.asarray(raw[start : start + size].view(dtype).reshape(shape))
 
 
 def check_out(out: Any, shape: tuple[int, ...], dtype: Any) -> None:
@@ -221,7 +225,7 @@ def compute_tokens(
     chosen = pick_engine(engine, "cpu" if values is None else values.device.type)
     if values is None and chosen == "native":
         if out is None:
-            out = _empty(shape, dtype, not cuts.equal)
+            out = new_result(shape, dtype, not cuts.equal)
         else:
             check_out(out, shape, dtype)
             if not cuts.equal:

@@ -11,7 +11,7 @@ from roughformer.checks import whole_number
 from roughformer.errors import CapacityError, InputError
 from roughformer.lifts import View
 from roughformer.signatures import library
-from roughformer.signatures.engine import Engine, check_out, pick_engine
+from roughformer.signatures.engine import Engine, check_out, new_result, pick_engine
 from roughformer.signatures.features import MAX_DEPTH, over_limit, readable
 from roughformer.words import word_count
 
@@ -101,7 +101,7 @@ class RunningSignatures:
             raise InputError(f"views must be 'global', 'local' or both, got {views!r}")
         shape = (self.n_streams, self.n_words * len(names))
         if out is None:
-            out = np.empty(shape, self.dtype)
+            out = new_result(shape, self.dtype)
         else:
             check_out(out, shape, self.dtype)
         self._store.read(sum(_BITS[v] for v in names), out)

@@ -223,7 +223,10 @@ def generate() -> str:
     for d, n in SPECIAL:
         parts += [f(d, n) for f in (_run, _rebuild, _chen)]
         tracked = len(tracked_words(d, n))
-        rows.append(f"{{{d}, {n}, {tracked}, run_{d}_{n}, rebuild_{d}_{n}, chen_{d}_{n}}}")
+        places = ", ".join(str(word_index(w, d)) for w in tracked_words(d, n))
+        parts.append(f"static const int tracked_{d}_{n}[] = {{{places}}};")
+        functions = f"run_{d}_{n}, rebuild_{d}_{n}, chen_{d}_{n}"
+        rows.append(f"{{{d}, {n}, {tracked}, tracked_{d}_{n}, {functions}}}")
     parts.append("static const Special SPECIAL[] = {" + ",\n".join(rows) + "};")
     cases = [f"case {d * 16 + n}: return SPECIAL + {i};" for i, (d, n) in enumerate(SPECIAL)]
     parts.append("static const Special* special_for(int d, int n) {")

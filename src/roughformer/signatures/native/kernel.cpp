@@ -13,6 +13,7 @@ namespace RF_NAME {
 
 struct Special {
   int d, n, tracked;
+  const int* word;  // (tracked) which word each of them is
   void (*run)(V* S_, const V* rows, long steps);
   void (*rebuild)(const V* S_, V* F);
   void (*chen)(V* H, const V* G, const V* L);

@@ -1,5 +1,7 @@
 // Running signatures of many streams. A group of V streams holds, per lane: the last point, the
-// local signature since the last window end, and the global signature at that window end.
+// local signature since the last window end, and the global signature at that window end (base).
+// Straight-line code also advances the global signature itself, so that reading it needs no
+// product; it is set anew from the base at each window end, so rounding does not pile up.
 #pragma once
 
 struct Running {
@@ -7,7 +9,8 @@ struct Running {
   V* last;    // (d) last point
   V* open;    // (1) 1 where a first point has been seen
   V* local;   // (state)
-  V* global;  // (words) all words
+  V* global;  // (state) straight-line code only
+  V* base;    // (words)
 };
 
 static Running running(void* group, int d, int n) {
@@ -17,13 +20,15 @@ static Running running(void* group, int d, int n) {
   r.last = r.open + 1;
   r.local = r.last + d;
   r.global = r.local + r.engine.state;
+  r.base = r.global + (r.engine.special ? r.engine.state : 0);
   return r;
 }
 
 static size_t group_bytes(int d, int n) {
   Engine engine;
   engine.init(d, n);
-  return (size_t)(1 + d + engine.state + engine.words) * sizeof(V);
+  const int64_t states = engine.special ? 2 * engine.state : engine.state;
+  return (size_t)(1 + d + states + engine.words) * sizeof(V);
 }
 
 // Room for n vectors: on the stack if they are few, else from the heap.
@@ -61,6 +66,7 @@ static void stream_push(void* group, int d, int n, const void* points, int64_t s
   r.open[0] = here ? splat(1) : r.open[0];
   if (r.engine.special) {
     r.engine.run(r.local, rows, 1);
+    r.engine.run(r.global, rows, 1);
   } else {
     Room work((int64_t)Engine::vectors(d, n, 1));
     Arena arena = {(char*)work.at};
@@ -70,8 +76,12 @@ static void stream_push(void* group, int d, int n, const void* points, int64_t s
 }
 
 static void stream_views(const Running& r, int views, V* local, V* global) {
-  r.engine.all_words(r.local, local);
-  if (views & RF_GLOBAL) r.engine.multiply(global, r.global, local);
+  if ((views & RF_LOCAL) || !r.engine.special) r.engine.all_words(r.local, local);
+  if (!(views & RF_GLOBAL)) return;
+  if (r.engine.special)
+    r.engine.all_words(r.global, global);
+  else
+    r.engine.multiply(global, r.base, local);
 }
 
 // (global, local) of the running window, in that order, as far as asked for.
@@ -93,9 +103,14 @@ static void stream_close(void* group, int d, int n, const uint8_t* which, int co
   Running r = running(group, d, n);
   const int64_t words = r.engine.words;
   Room room(2 * words);
-  stream_views(r, RF_GLOBAL, room.at + words, room.at);
+  V *local = room.at, *joint = room.at + words;
+  r.engine.all_words(r.local, local);
+  r.engine.multiply(joint, r.base, local);
   M chosen = {};
   for (int l = 0; l < count; ++l) chosen[l] = !which || which[l] ? -1 : 0;
-  for (int64_t i = 0; i < words; ++i) r.global[i] = chosen ? room.at[i] : r.global[i];
-  for (int64_t i = 0; i < r.engine.state; ++i) r.local[i] = chosen ? V{} : r.local[i];
+  for (int64_t i = 0; i < words; ++i) r.base[i] = chosen ? joint[i] : r.base[i];
+  for (int64_t i = 0; i < r.engine.state; ++i) {
+    r.local[i] = chosen ? V{} : r.local[i];
+    if (r.engine.special) r.global[i] = chosen ? joint[r.engine.special->word[i]] : r.global[i];
+  }
 }
