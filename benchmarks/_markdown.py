@@ -64,7 +64,8 @@ def write_page(path: Path, rows: list[Row]) -> None:
         "",
         "`make bench` measures this on your machine. All contenders compute the same tokens, take",
         "turns, and the median counts; peers are used in the fastest way we found, with their",
-        "buffers reused (`benchmarks/_pysiglib.py`, `benchmarks/_peers.py`).",
+        "buffers reused (`benchmarks/_pysiglib.py`, `benchmarks/_peers.py`). Rows of different tasks",
+        "may come from different runs; those of one task never do.",
         "",
         f"Here: {_processor()}, {engine['threads']} threads, {engine.get('instruction_set')}, "
         f"{date.today().isoformat()}.",
@@ -92,10 +93,10 @@ def write_page(path: Path, rows: list[Row]) -> None:
         "",
         "- Non-temporal stores of the result, staged per series: no difference with one thread or",
         "  two (the processor already avoids reading lines that are overwritten whole).",
-        "- Keeping the global view as Lyndon words and rebuilding it for each window: 4 % faster,",
-        "  but twice to three times the rounding error in float32.",
+        "- Keeping the global view as Lyndon words and rebuilding it for each window: hardly faster,",
+        "  and a larger rounding error in float32.",
         "- Straight-line code at depth 5 and 6: rebuilding long words costs digits in float32.",
-        "- Joining 128-bit pieces while loading instead of shuffling: a third faster with AVX2,",
+        "- Joining 128-bit pieces while loading instead of shuffling: faster with AVX2,",
         "  slower with AVX-512, so only AVX2 does it.",
     ]
     path.write_text("\n".join(lines) + "\n")
