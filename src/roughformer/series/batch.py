@@ -217,6 +217,22 @@ class SeriesBatch(Storage):
         checked = _validate.check_per_series(labels, len(self), "labels")
         return self._trusted(**(self._fields() | {"labels": checked}))
 
+    def with_values(self, values: Any) -> Self:
+        """The same batch with other ``values (N, C)`` of the same shape, NaN = not observed."""
+        array = as_values(values)
+        if array.shape != self._values.shape:
+            raise InputError(f"values must have shape {self._values.shape}, got {array.shape}")
+        missing = _validate.check_values(array, self._offsets, self._channels, self._ids)
+        return self._trusted(**(self._fields() | {"values": array, "missing": missing}))
+
+    def with_times(self, times: Any) -> Self:
+        """The same batch at other ``times (N,)``, numbers that increase within each series."""
+        stamps = np.asarray(as_array(times, "times"), dtype=np.float64)
+        if stamps.shape != (self.n_points,):
+            raise InputError(f"times must have shape ({self.n_points},), got {stamps.shape}")
+        _validate.check_times(stamps, self._offsets, self._ids, self._time_origin)
+        return self._trusted(**(self._fields() | {"times": stamps, "grid": None}))
+
     def drop_points(
         self, fraction: float | None = None, seed: int | None = None, mask: Any = None
     ) -> Self:

@@ -10,8 +10,9 @@ from roughformer.errors import InputError
 from roughformer.lifts import Lifts, View
 from roughformer.series import SeriesBatch
 from roughformer.series._validate import check_mask
-from roughformer.signatures.engine import Dropping, Engine, compute_tokens
+from roughformer.signatures.engine import Engine, compute_tokens
 from roughformer.signatures.features import Basis, Layout, Transform, layout_of
+from roughformer.signatures.thinning import Dropping, check_series
 from roughformer.windows import Windows
 
 __all__ = ["logsignature", "multiview_signature", "signature"]
@@ -67,6 +68,7 @@ def multiview_signature(
     keep: Any = None,
     drop: float = 0.0,
     seed: int = 0,
+    series: Any = None,
     dtype: Any = None,
     precise: bool = False,
     out: npt.NDArray[Any] | None = None,
@@ -97,9 +99,11 @@ def multiview_signature(
         Lifts for all views, or a mapping from view to lifts (see ``roughformer.lifts``).
     transform, basis
         ``"logsignature"`` gives Lyndon coordinates: of the Lyndon ``"brackets"`` or ``"words"``.
-    keep, drop, seed
+    keep, drop, seed, series
         Points to leave out: a mask ``(N,)``, True = keep, or the fraction ``drop`` of each series
-        chosen by ``seed``. The first and last point of a series always stay.
+        chosen by ``seed``. The first and last point of a series always stay. ``series (B,)`` are
+        the numbers of the series that the choice depends on, by default 0 ... B-1: give the
+        original numbers to thin a part of a larger batch exactly as the whole would be.
     dtype, precise
         Type of the result (that of the values if None). Sums are carried in float64 if values or
         result are, or if ``precise``; differences are always taken before any rounding to float32.
@@ -119,8 +123,8 @@ def multiview_signature(
     batch = SeriesBatch.of(x, times, lengths)
     layout = layout_of(batch.channels, depth, views, lifts, transform, basis)
     return _tokens(
-        x, batch, Windows.of(windows), layout, lengths, keep, drop, seed, dtype, precise, out,
-        threads, engine, max_memory,
+        x, batch, Windows.of(windows), layout, lengths, keep, drop, seed, series, dtype, precise,
+        out, threads, engine, max_memory,
     )  # fmt: skip
 
 
@@ -133,6 +137,7 @@ def _tokens(
     keep: Any,
     drop: float,
     seed: int,
+    series: Any,
     dtype: Any,
     precise: bool,
     out: npt.NDArray[Any] | None,
@@ -163,7 +168,7 @@ def _tokens(
         batch,
         windows,
         layout,
-        dropping=Dropping(mask, drop, seed),
+        dropping=Dropping(mask, drop, seed, check_series(series, len(batch))),
         dtype=result,
         compute=np.float64 if wide else np.float32,
         out=out,

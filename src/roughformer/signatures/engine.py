@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from roughformer.dropping import check_fraction, keep_mask, series_keys
+from roughformer.dropping import keep_mask
 from roughformer.errors import InputError
 from roughformer.lifts import View, lift_path
 from roughformer.path import Path
@@ -17,37 +17,23 @@ from roughformer.signatures import library, native_call
 from roughformer.signatures.clock import clock_words
 from roughformer.signatures.features import Layout, check_capacity
 from roughformer.signatures.log_table import log_table
+from roughformer.signatures.thinning import Dropping
 from roughformer.windows import Cuts, Windows
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["Dropping", "Engine", "check_out", "compute_tokens", "new_result", "pick_engine"]
+__all__ = [
+    "Engine",
+    "check_out",
+    "clock_path",
+    "compute_tokens",
+    "dense_values",
+    "new_result",
+    "pick_engine",
+]
 
 Engine = Literal["auto", "native", "torch"]
-
-
-@dataclass(frozen=True)
-class Dropping:
-    """Points to leave out: a mask (True = keep), or a fraction of each series and a seed."""
-
-    keep: npt.NDArray[np.bool_] | None = None
-    fraction: float = 0.0
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        """Refuse what is no fraction."""
-        check_fraction(self.fraction)
-
-    def __bool__(self) -> bool:
-        """Whether anything is dropped."""
-        return self.keep is not None or self.fraction > 0
-
-    def mask(self, batch: SeriesBatch) -> npt.NDArray[np.bool_] | None:
-        """The mask ``(N,)``, or None if all points stay."""
-        if self.keep is not None:
-            return self.keep
-        return keep_mask(batch.lengths, self.fraction, self.seed) if self.fraction > 0 else None
 
 
 def pick_engine(engine: Engine, device: str = "cpu") -> str:
@@ -72,12 +58,10 @@ class _Call:
     path: Path
     views: tuple[View, ...]
     basepoint: bool
-    keep: npt.NDArray[np.bool_] | None
-    fraction: float
-    seed: int
+    dropping: Dropping
 
 
-def _dense(
+def dense_values(
     batch: SeriesBatch, keep: npt.NDArray[np.bool_] | None, values: Any, threads: int | None
 ) -> Any:
     """Values ``(N, C)`` without gaps: of the batch, or of a tensor in its place."""
@@ -96,7 +80,7 @@ def _calls(
     drawn = dropping
     if dropping and (batch.missing or dropping.keep is not None):
         drawn = Dropping(keep=dropping.mask(batch))
-    values = _dense(batch, drawn.keep, values, threads)
+    values = dense_values(batch, drawn.keep, values, threads)
     groups: dict[Any, list[View]] = {}
     for view in layout.views:
         lifts = layout.lifts[view]
@@ -109,20 +93,20 @@ def _calls(
             assert mask is not None
             thinned = batch.drop_points(mask=mask)
             path = lift_path(thinned, lifts, values[np.flatnonzero(mask)])
-            calls.append(_Call(path, tuple(views), False, None, 0.0, 0))
+            calls.append(_Call(path, tuple(views), False, Dropping()))
         else:
             path = lift_path(batch, lifts, values)
-            calls.append(_Call(path, tuple(views), False, drawn.keep, drawn.fraction, drawn.seed))
+            calls.append(_Call(path, tuple(views), False, drawn))
     return [replace(c, basepoint=layout.lifts[c.views[0]].basepoint) for c in calls]
 
 
 def _request(
     call: _Call, cuts: Cuts, layout: Layout, threads: int | None, compute: Any
 ) -> native_call.Request:
-    path = call.path
+    path, dropping = call.path, call.dropping
     keys = None
-    if call.keep is None and call.fraction > 0:
-        keys = series_keys(call.seed, np.arange(path.n_series))
+    if dropping.keep is None and dropping.fraction > 0:
+        keys = dropping.keys(path.n_series)
     table = None
     if layout.transform == "logsignature":
         table = log_table(path.dim, layout.depth, layout.basis == "brackets")
@@ -133,9 +117,9 @@ def _request(
         at={view: layout.at(view) for view in call.views},
         basepoint=call.basepoint,
         log=table,
-        keep=call.keep,
+        keep=dropping.keep,
         keys=keys,
-        drop=call.fraction,
+        drop=dropping.fraction,
         threads=threads,
         compute=compute,
     )
@@ -144,9 +128,10 @@ def _request(
 def _twin(call: _Call, cuts: Cuts, layout: Layout, values: "Tensor") -> dict[View, "Tensor"]:
     from roughformer.signatures.twin import lyndon_logarithm, twin_views
 
-    path, keep = call.path, call.keep
-    if keep is None and call.fraction > 0:
-        keep = keep_mask(path.lengths, call.fraction, call.seed)
+    path, dropping = call.path, call.dropping
+    keep = dropping.keep
+    if keep is None and dropping.fraction > 0:
+        keep = keep_mask(path.lengths, dropping.fraction, dropping.seed, dropping.series)
     path = replace(path, values=values)
     if keep is not None:
         path = path.compact(keep)
@@ -268,11 +253,12 @@ def _tensor(values: Any) -> "Tensor":
         return torch.from_numpy(values)
 
 
-def _clock_path(batch: SeriesBatch, dropping: Dropping, values: Any, threads: int | None) -> Path:
+def clock_path(batch: SeriesBatch, dropping: Dropping, values: Any, threads: int | None) -> Path:
+    """The path through the kept points that clock words are taken of."""
     from roughformer.lifts import ViewLifts
 
     mask = dropping.mask(batch)
-    path = lift_path(batch, ViewLifts(), _dense(batch, mask, values, threads))
+    path = lift_path(batch, ViewLifts(), dense_values(batch, mask, values, threads))
     return path if mask is None else path.compact(mask)
 
 
@@ -288,7 +274,7 @@ def _write_clocks(
     clocked: Sequence[View] = [v for v in layout.views if layout.lifts[v].clock]
     if not clocked:
         return
-    path = _clock_path(batch, dropping, None, threads)
+    path = clock_path(batch, dropping, None, threads)
     for view in clocked:
         clock = layout.lifts[view].clock
         assert clock is not None
@@ -311,7 +297,7 @@ def _clock_parts(
         return []
     from roughformer.signatures.clock import clock_words_torch
 
-    path = _clock_path(batch, dropping, values, threads)
+    path = clock_path(batch, dropping, values, threads)
     found = []
     for view in clocked:
         clock = layout.lifts[view].clock

@@ -8,9 +8,21 @@ from pathlib import Path
 
 from roughformer.errors import EngineWarning
 
-__all__ = ["Clock", "Fill", "Job", "Log", "Stream", "default_threads", "engine_info", "load"]
+__all__ = [
+    "Between",
+    "Clock",
+    "Fill",
+    "Job",
+    "Log",
+    "Spread",
+    "Stream",
+    "Thin",
+    "default_threads",
+    "engine_info",
+    "load",
+]
 
-_ABI = 3
+_ABI = 4
 _P, _L, _I, _D = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32, ctypes.c_double
 
 
@@ -66,6 +78,40 @@ class Fill(ctypes.Structure):
     )
 
 
+class Thin(ctypes.Structure):
+    """``RfThin``."""
+
+    _fields_ = (
+        *((name, _P) for name in ("keys", "starts", "lengths", "keep")),
+        ("n_series", _L),
+        ("drop", _D),
+        ("threads", _I),
+    )
+
+
+class Spread(ctypes.Structure):
+    """``RfSpread``."""
+
+    _fields_ = (
+        *((name, _P) for name in ("values", "times", "starts", "lengths", "time_starts")),
+        *((name, _P) for name in ("keep", "keys", "step", "bump", "weight", "out")),
+        *((name, _L) for name in ("n_series", "n_grid", "n_nodes", "first")),
+        *((name, _D) for name in ("drop", "nodes_per_time")),
+        *((name, _I) for name in ("degree", "width")),
+        *((name, _I) for name in ("value_dtype", "out_dtype", "channels", "threads")),
+    )
+
+
+class Between(ctypes.Structure):
+    """``RfBetween``."""
+
+    _fields_ = (
+        *((name, _P) for name in ("spectrum", "first", "weights", "factor", "out")),
+        *((name, _L) for name in ("n_rows", "n_spectrum", "n_frequencies")),
+        *((name, _I) for name in ("dtype", "width", "threads")),
+    )
+
+
 class Stream(ctypes.Structure):
     """``RfStream``."""
 
@@ -99,6 +145,9 @@ def _open() -> ctypes.CDLL | str:
     lib.rf_forward.argtypes = lib.rf_backward.argtypes = (ctypes.POINTER(Job),)
     lib.rf_clock.argtypes = (ctypes.POINTER(Clock),)
     lib.rf_fill.argtypes, lib.rf_fill.restype = (ctypes.POINTER(Fill),), None
+    lib.rf_thin.argtypes = (ctypes.POINTER(Thin),)
+    lib.rf_spread.argtypes = (ctypes.POINTER(Spread),)
+    lib.rf_between.argtypes = (ctypes.POINTER(Between),)
     stream = ctypes.POINTER(Stream)
     lib.rf_stream_bytes.argtypes, lib.rf_stream_bytes.restype = (stream,), _L
     lib.rf_stream_push.argtypes, lib.rf_stream_push.restype = (stream, _P, _P), _L

@@ -9,11 +9,11 @@ import numpy.typing as npt
 
 from roughformer.path import Path
 from roughformer.series import SeriesBatch
-from roughformer.signatures.library import Fill, Job, Log, default_threads, load
+from roughformer.signatures.library import Fill, Job, Log, Thin, default_threads, load
 from roughformer.signatures.log_table import LogTable
 from roughformer.windows import Cuts
 
-__all__ = ["Request", "backward", "fill", "forward"]
+__all__ = ["Request", "backward", "fill", "forward", "thin"]
 
 _GLOBAL, _LOCAL = 1, 2
 _DTYPES = {np.dtype(np.float32): 0, np.dtype(np.float64): 1}
@@ -67,6 +67,30 @@ def fill(
     library.rf_fill(ctypes.byref(job))
     batch.warn_unobserved(never.sum(axis=0, dtype=np.int64))
     return out
+
+
+def thin(
+    lengths: npt.NDArray[np.int64], fraction: float, keys: npt.NDArray[np.uint32]
+) -> npt.NDArray[np.bool_]:
+    """``dropping.keep_mask``, by the kernel, given the keys of the series."""
+    length = _c(lengths, np.int64)
+    starts = np.concatenate([[0], np.cumsum(length)]).astype(np.int64)
+    keep = np.empty(int(starts[-1]), np.uint8)
+    keys = _c(keys, np.uint32)
+    job = Thin(
+        keys=keys.ctypes.data,
+        starts=starts.ctypes.data,
+        lengths=length.ctypes.data,
+        keep=keep.ctypes.data,
+        n_series=len(length),
+        drop=fraction,
+        threads=1,  # too quick to share
+    )
+    library = load()
+    assert library is not None
+    if library.rf_thin(ctypes.byref(job)):
+        raise MemoryError("the native kernel could not allocate its scratch memory")
+    return keep.view(np.bool_)
 
 
 def _address(array: npt.NDArray[Any] | None) -> int | None:

@@ -87,6 +87,48 @@ struct RfFill {
   int32_t dtype, channels, threads;
 };
 
+// Which points a random thinning keeps (dropping.py), as bytes.
+struct RfThin {
+  const uint32_t* keys;        // (B)
+  const int64_t* starts;       // (B)
+  const int64_t* lengths;      // (B)
+  uint8_t* keep;               // (n_rows) 1 = kept
+  int64_t n_series;
+  double drop;
+  int32_t threads;
+};
+
+// Paths onto even grids, ready for a real FFT; see spectrum.h. Times count from the first point.
+struct RfSpread {
+  const void* values;          // (n_rows, channels), without NaN
+  const double* times;
+  const int64_t* starts;       // (B) as in RfJob
+  const int64_t* lengths;
+  const int64_t* time_starts;
+  const uint8_t* keep;         // (n_rows) or null
+  const uint32_t* keys;        // (B) or null
+  const double* step;          // (degree + 1, 8 + width + 8) polynomials of the smoothed step
+  const double* bump;          // the same shape: its derivative
+  const double* weight;        // (n_nodes) factors of the nodes; null: none
+  void* out;                   // (B, channels, n_grid)
+  int64_t n_series, n_grid, n_nodes;
+  int64_t first;               // where node 0 goes
+  double drop, nodes_per_time;
+  int32_t degree, width;       // width 8 or 16
+  int32_t value_dtype, out_dtype, channels, threads;
+};
+
+// Spectra read between their frequencies; see spectrum.h.
+struct RfBetween {
+  const void* spectrum;        // (n_rows, n_spectrum) complex
+  const int64_t* first;        // (J) first frequency read, may be negative
+  const double* weights;       // (J, width, 2) each weight twice
+  const double* factor;        // (J) complex
+  void* out;                   // (n_rows, J) complex
+  int64_t n_rows, n_spectrum, n_frequencies;
+  int32_t dtype, width, threads;
+};
+
 // Many running signatures, one per stream; see stream.h.
 struct RfStream {
   void* state;  // rf_stream_bytes() of zeros at first
@@ -110,4 +152,9 @@ struct RfKernel {
   size_t (*clock_bytes)(const RfClock*);
   void (*clock)(const RfClock*, int64_t interval, void* scratch);
   void (*stream_close)(void* group, int dim, int depth, const uint8_t* which, int count);
+  void (*thin_bytes)(const RfThin*, int64_t first, int count, uint32_t* scratch, int64_t words);
+  // Double precision only; null in the kernels of float:
+  size_t (*spread_bytes)(const RfSpread*, int64_t longest);
+  void (*spread)(const RfSpread*, int64_t first, int count, int64_t longest, void* scratch);
+  void (*between)(const RfBetween*, int64_t row);
 };

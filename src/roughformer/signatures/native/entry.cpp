@@ -97,6 +97,22 @@ void in_threads(int threads, int64_t tasks, Work work) {
   for (auto& t : others) t.join();
 }
 
+// work(group, scratch) for every group, in threads; 1 if memory was lacking.
+template <class Work>
+int in_groups(int threads, int64_t groups, size_t bytes, Work work) {
+  std::atomic<int64_t> next{0};
+  std::atomic<bool> failed{false};
+  in_threads(threads, groups, [&] {
+    try {
+      Scratch scratch(bytes + 64);
+      for (int64_t g; (g = next.fetch_add(1)) < groups;) work(g, scratch.at);
+    } catch (...) {
+      failed = true;
+    }
+  });
+  return failed ? 1 : 0;
+}
+
 int run_groups(const RfJob* job, bool backward) {
   const RfKernel& kernel = kernel_for(job->compute_dtype);
   const int64_t B = job->n_series;
@@ -193,7 +209,7 @@ int64_t first_not_finite(const T* points, const uint8_t* active, const RfStream*
 
 extern "C" {
 
-int rf_abi_version() { return 3; }
+int rf_abi_version() { return 4; }
 const char* rf_isa() { return isa().name; }
 int rf_isa_count() { return supported(); }
 const char* rf_isa_name(int i) { return i >= 0 && i < supported() ? kIsas[i].name : ""; }
@@ -226,6 +242,39 @@ int rf_clock(const RfClock* job) try {
     }
   });
   return failed ? 1 : 0;
+} catch (...) {
+  return 1;
+}
+
+int rf_thin(const RfThin* job) try {
+  const RfKernel& kernel = kernel_for(RF_F32);
+  const int64_t B = job->n_series, groups = (B + kernel.lanes - 1) / kernel.lanes;
+  if (B == 0) return 0;
+  const int64_t words = *std::max_element(job->lengths, job->lengths + B) / 32 + 3;
+  return in_groups(job->threads, groups, (size_t)(words * 4 * kernel.lanes), [&](int64_t g, char* s) {
+    const int count = (int)std::min<int64_t>(kernel.lanes, B - g * kernel.lanes);
+    kernel.thin_bytes(job, g * kernel.lanes, count, (uint32_t*)s, words);
+  });
+} catch (...) {
+  return 1;
+}
+
+int rf_spread(const RfSpread* job) try {
+  const RfKernel& kernel = kernel_for(RF_F64);
+  const int64_t B = job->n_series, groups = (B + kernel.lanes - 1) / kernel.lanes;
+  if (B == 0) return 0;
+  const int64_t longest = *std::max_element(job->lengths, job->lengths + B);
+  return in_groups(job->threads, groups, kernel.spread_bytes(job, longest), [&](int64_t g, char* s) {
+    const int count = (int)std::min<int64_t>(kernel.lanes, B - g * kernel.lanes);
+    kernel.spread(job, g * kernel.lanes, count, longest, s);
+  });
+} catch (...) {
+  return 1;
+}
+
+int rf_between(const RfBetween* job) try {
+  const RfKernel& kernel = kernel_for(RF_F64);
+  return in_groups(job->threads, job->n_rows, 0, [&](int64_t r, char*) { kernel.between(job, r); });
 } catch (...) {
   return 1;
 }

@@ -69,6 +69,18 @@ static void thin(const uint32_t* keys, const int64_t* length, double fraction, u
   }
 }
 
+// The same as bytes, for up to LANES series; scratch has `words` for each.
+static void thin_bytes(const RfThin* job, int64_t first, int count, uint32_t* scratch,
+                       int64_t words) {
+  uint32_t* bits[LANES] = {};
+  for (int l = 0; l < count; ++l) bits[l] = scratch + l * words;
+  thin(job->keys + first, job->lengths + first, job->drop, bits, count);
+  for (int l = 0; l < count; ++l) {
+    uint8_t* keep = job->keep + job->starts[first + l];
+    for (int64_t i = 0; i < job->lengths[first + l]; ++i) keep[i] = bits[l][i >> 5] >> (i & 31) & 1;
+  }
+}
+
 static void pack_bits(const uint8_t* keep, int64_t n, uint32_t* bits) {
   for (int64_t w = 0; w <= n / 32 + 1; ++w) bits[w] = 0;
   int64_t i = 0;
