@@ -1,0 +1,212 @@
+"""Files and directories that are whole at every moment, whatever kills their writer.
+
+A file is written aside, flushed to the disk and renamed into place. A directory that is not empty
+cannot be renamed over, so the new one, ``.NAME.new``, and the old one change places in one system
+call (Linux ``renameat2``) or, where there is none, in two renames with the old one as ``.NAME.old``
+in between; readers and the next writer look there. What a killed writer left behind is removed by
+the next one.
+"""
+
+import contextlib
+import ctypes
+import os
+import secrets
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
+
+if sys.platform != "win32":
+    import fcntl
+
+__all__ = ["read_directory", "replace_directory", "write_file"]
+
+T = TypeVar("T")
+# A reader starts again when the directory was replaced under its hands. Opening the files takes
+# microseconds and a save takes milliseconds, so this many misses in a row do not happen.
+_ATTEMPTS = 100
+_CAN_HOLD = os.open in os.supports_dir_fd  # not on Windows
+_READ = os.O_RDONLY | getattr(os, "O_BINARY", 0)
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2
+
+
+def write_file(path: str | os.PathLike[str], data: bytes) -> None:
+    """Make ``path`` hold ``data``; a reader finds the old bytes or the new ones, never a part."""
+    target = os.path.realpath(path)
+    aside = f"{target}.{secrets.token_hex(8)}.part"
+    try:
+        _write_through(aside, data)
+        os.replace(aside, target)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(aside)
+        raise
+    _flush_directory(os.path.dirname(target))
+
+
+def replace_directory(
+    path: str | os.PathLike[str],
+    contents: Iterable[tuple[str, bytes]],
+    may_replace: Callable[[str], None],
+) -> None:
+    """Make the directory ``path`` hold exactly the files ``contents``, pairs of name and bytes.
+
+    ``may_replace(path)`` is called first if something is there, and raises if it must stay.
+    Writers of one directory wait for each other (not on Windows, nor where the file system has no
+    locks); readers never wait.
+    """
+    target = os.path.realpath(path)
+    parent = os.path.dirname(target)
+    _make_directories(parent)
+    with _locked(parent):
+        _clean_up(target)
+        if os.path.lexists(target):
+            may_replace(target)
+        fresh, _ = _siblings(target)
+        try:
+            os.mkdir(fresh)
+            for name, data in contents:
+                _write_through(os.path.join(fresh, name), data)
+            _flush_directory(fresh)
+            _put_in_place(target)
+            _flush_directory(parent)
+        finally:
+            _clean_up(target)
+
+
+def read_directory(path: str | os.PathLike[str], read: Callable[[Callable[[str], int]], T]) -> T:
+    """``read(open_file)`` on the directory ``path`` as it is at one moment.
+
+    ``open_file(name)`` gives a file descriptor. If ``read`` fails because a writer replaced the
+    directory meanwhile, it is called again on the new one. ``FileNotFoundError`` if there is none.
+    """
+    target = os.path.realpath(path)
+    for _ in range(_ATTEMPTS):
+        # Between the two renames of a writer there is only the old one, under its other name.
+        for place in (target, _siblings(target)[1]):
+            try:
+                folder = _Folder(place)
+            except FileNotFoundError:
+                continue
+            try:
+                return read(folder.open_file)
+            except Exception:
+                if folder.is_still(place):
+                    raise
+            finally:
+                folder.close()
+            break
+    raise FileNotFoundError(target)
+
+
+class _Folder:
+    """An open directory: its name may move to another one, this stays what it was."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.handle = os.open(path, _READ | os.O_DIRECTORY) if _CAN_HOLD else None
+        self.identity = _identity(path if self.handle is None else self.handle)
+
+    def open_file(self, name: str) -> int:
+        """A descriptor of the file; never waits, not even for the other end of a pipe."""
+        if self.handle is None:
+            return os.open(os.path.join(self.path, name), _READ)
+        return os.open(name, _READ | os.O_NONBLOCK, dir_fd=self.handle)
+
+    def is_still(self, path: str) -> bool:
+        """Whether ``path`` names this directory. While it is held, no other gets its number."""
+        try:
+            return _identity(path) == self.identity
+        except OSError:
+            return False
+
+    def close(self) -> None:
+        if self.handle is not None:
+            os.close(self.handle)
+
+
+def _identity(file: str | int) -> tuple[int, int]:
+    status = os.stat(file)
+    return status.st_dev, status.st_ino
+
+
+def _siblings(target: str) -> tuple[str, str]:
+    """Where a new directory is written, and where the old one is between two renames."""
+    parent, name = os.path.split(target)
+    return os.path.join(parent, f".{name}.new"), os.path.join(parent, f".{name}.old")
+
+
+def _clean_up(target: str) -> None:
+    """Remove what a writer left, after putting the old directory back if it was between renames."""
+    fresh, old = _siblings(target)
+    if os.path.isdir(old) and not os.path.lexists(target):
+        os.rename(old, target)
+    for left_over in (fresh, old):
+        if os.path.lexists(left_over):
+            shutil.rmtree(left_over, ignore_errors=True)
+
+
+def _put_in_place(target: str) -> None:
+    fresh, old = _siblings(target)
+    if not os.path.lexists(target):
+        os.rename(fresh, target)
+    elif not _exchange(fresh, target):
+        os.rename(target, old)
+        _flush_directory(os.path.dirname(target))
+        os.rename(fresh, target)
+
+
+def _exchange(one: str, other: str) -> bool:
+    """Let two paths change places in one step; False if the system or file system cannot."""
+    try:
+        rename = ctypes.CDLL(None, use_errno=True).renameat2
+    except (AttributeError, OSError, TypeError):
+        return False
+    places = (_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other))
+    return bool(rename(*places, _RENAME_EXCHANGE) == 0)
+
+
+def _write_through(path: str, data: bytes) -> None:
+    """Write a new file and wait until the disk has it."""
+    with open(path, "xb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _flush_directory(path: str) -> None:
+    """Wait until the disk has the names in a directory; Windows cannot be asked to."""
+    if not _CAN_HOLD:
+        return
+    handle = os.open(path, _READ)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _make_directories(path: str) -> None:
+    """``os.makedirs``, and the disk has them."""
+    if not os.path.isdir(path):
+        _make_directories(os.path.dirname(path))
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(path)
+        _flush_directory(os.path.dirname(path))
+
+
+@contextlib.contextmanager
+def _locked(directory: str) -> Iterator[None]:
+    """Hold the one lock of ``directory``; it goes with the process, so none is left behind."""
+    if sys.platform == "win32":
+        yield
+        return
+    handle = os.open(directory, _READ)
+    try:
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        # A process forked meanwhile has the handle too, so closing ours would not release it.
+        with contextlib.suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_UN)
+        os.close(handle)
