@@ -1,0 +1,232 @@
+"""Predictions beside the truth."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from roughformer.errors import InputError
+from roughformer.plots._figure import (
+    BLUE,
+    GREY,
+    LIGHT,
+    ORANGE,
+    Path,
+    finish,
+    new_figure,
+    note,
+    shorten,
+    styled,
+    tidy,
+)
+
+__all__ = ["plot_calibration", "plot_confusion", "plot_regression"]
+
+_MOST_NUMBERS = 15  # classes whose cells are large enough for a number
+_MOST_NAMES = 40
+_MOST_DOTS = 20_000
+
+
+def plot_confusion(matrix: Any, classes: Sequence[Any], *, path: Path | None = None) -> Any:
+    """``matrix (K, K)`` of counts, rows the truth, columns the prediction -> Figure.
+
+    The colour is the share of the row, so that rare classes are as readable as frequent ones.
+    """
+    counts = np.asarray(matrix)
+    k = len(classes)
+    if counts.shape != (k, k) or (counts.size and not (counts >= 0).all()):
+        raise InputError(
+            f"matrix must be ({k}, {k}) counts, one row for each of {k} classes, got shape "
+            f"{counts.shape}" + ("" if counts.shape != (k, k) else " with a number below zero")
+        )
+    total = counts.sum(axis=1, keepdims=True) if k else counts
+    share = np.divide(counts, total, out=np.zeros(counts.shape), where=total > 0)
+    with styled() as matplotlib:
+        size = min(3.2 + 0.5 * k, 8.5) if k <= _MOST_NUMBERS else 8.5
+        figure = new_figure(matplotlib, size + 0.6, size)
+        axes = figure.subplots()
+        axes.set_xlabel("predicted")
+        axes.set_ylabel("true")
+        axes.tick_params(length=0)
+        if k == 0:
+            note(axes, "no classes")
+            axes.set(xticks=[], yticks=[])
+            return finish(figure, path)
+        right = float(np.trace(counts) / counts.sum()) if counts.sum() else float("nan")
+        axes.set_title(f"{counts.sum():,.0f} predictions, {right:.1%} right" if total.any() else "")
+        image = axes.imshow(share, cmap="Blues", vmin=0, vmax=1, interpolation="nearest")
+        for side in axes.spines.values():
+            side.set_visible(False)
+        if k <= _MOST_NAMES:
+            names = [shorten(c, 16) for c in classes]
+            turned = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
+            long = sum(map(len, names)) > 40
+            small = 8 if k > _MOST_NUMBERS else 9.5
+            axes.set_xticks(range(k), names, fontsize=small, **(turned if long else {}))
+            axes.set_yticks(range(k), names, fontsize=small)
+        if k <= _MOST_NUMBERS:
+            for (row, column), count in np.ndenumerate(counts):
+                colour = "white" if share[row, column] > 0.55 else "#303338"
+                text = f"{count:,.0f}" if count else "·"
+                axes.text(column, row, text, ha="center", va="center", color=colour)
+        bar = figure.colorbar(image, ax=axes, shrink=0.8, pad=0.02, aspect=25)
+        bar.ax.yaxis.set_major_formatter(matplotlib.ticker.PercentFormatter(1.0, decimals=0))
+        bar.set_label("share of the true class")
+        bar.outline.set_visible(False)
+        return finish(figure, path)
+
+
+def plot_calibration(
+    probabilities: Any, labels: Any, *, bins: int = 10, path: Path | None = None
+) -> Any:
+    """``probabilities (N, K)``, ``labels (N,)`` class numbers -> Figure: how often predictions made
+    with a certain confidence are right, in at most ``bins`` groups of equal size.
+
+    With two classes the confidence is the probability of class 1 and "right" is "class 1 occurs";
+    with more it is the largest probability. A bar is the 95 % interval (Wilson). The error in the
+    title is the mean gap between confidence and frequency, weighted by group size.
+    """
+    p = np.asarray(probabilities, dtype=np.float64)
+    y = np.asarray(labels)
+    if p.ndim != 2 or y.shape != (len(p),):
+        raise InputError(
+            f"expected probabilities (N, K) and labels (N,), got shapes {p.shape} and {y.shape}"
+        )
+    binary = p.shape[1] == 2
+    with styled() as matplotlib:
+        figure = new_figure(matplotlib, 5.2, 5.6)
+        axes, below = figure.subplots(2, 1, sharex=True, height_ratios=(4, 1))
+        for part in (axes, below):
+            tidy(part)
+        axes.plot([0, 1], [0, 1], ls="--", color=GREY, lw=1, label="perfect")
+        axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
+        axes.set_ylabel("how often class 1 occurs" if binary else "how often it is right")
+        below.set_xlabel("probability of class 1" if binary else "confidence (largest probability)")
+        below.set_ylabel("predictions")
+        if p.size == 0:
+            note(axes, "no predictions")
+            return finish(figure, path)
+        confidence = p[:, 1] if binary else p.max(axis=1)
+        right = (y == 1) if binary else (p.argmax(axis=1) == y)
+        groups = np.array_split(np.argsort(confidence, kind="stable"), min(bins, len(y)))
+        mean = np.array([confidence[g].mean() for g in groups])
+        rate = np.array([right[g].mean() for g in groups])
+        size = np.array([len(g) for g in groups])
+        low, high = _wilson(rate, size)
+        gap = float((np.abs(rate - mean) * size).sum() / size.sum())
+        axes.errorbar(
+            mean,
+            rate,
+            yerr=np.stack([rate - low, high - rate]).clip(0),
+            fmt="o-",
+            color=BLUE,
+            ecolor=LIGHT,
+            elinewidth=2,
+            ms=5,
+            label="observed, 95 % interval",
+        )
+        axes.legend(loc="upper left")
+        axes.set_title(f"calibration error {gap:.3f}")
+        below.hist(confidence, bins=np.linspace(0, 1, 41), color=BLUE, alpha=0.8)
+        return finish(figure, path)
+
+
+def plot_regression(
+    true: Any, predicted: Any, interval: Any = None, *, path: Path | None = None
+) -> Any:
+    """``true (N,)`` and ``predicted (N,)`` -> Figure: one against the other, and the errors.
+
+    ``interval (N, 2)``: lower and upper ends, drawn as bars; the title says how many of the true
+    values they hold. NaN in ``true`` is left out.
+    """
+    y, guess = np.asarray(true, dtype=np.float64), np.asarray(predicted, dtype=np.float64)
+    if y.ndim != 1 or y.shape != guess.shape:
+        raise InputError(
+            f"expected true (N,) and predicted (N,), got shapes {y.shape} and {guess.shape}"
+        )
+    ends = None if interval is None else np.asarray(interval, dtype=np.float64)
+    if ends is not None and ends.shape != (len(y), 2):
+        raise InputError(f"interval must be ({len(y)}, 2), lower and upper, got {ends.shape}")
+    known = np.isfinite(y) & np.isfinite(guess)
+    y, guess, ends = y[known], guess[known], None if ends is None else ends[known]
+    with styled() as matplotlib:
+        figure = new_figure(matplotlib, 9, 4.4)
+        left, right = figure.subplots(1, 2, width_ratios=(1.1, 1))
+        for axes in (left, right):
+            tidy(axes)
+        left.set(xlabel="true", ylabel="predicted")
+        right.set(xlabel="predicted − true", ylabel="series")
+        if len(y) == 0:
+            for axes in (left, right):
+                note(axes, "no predictions")
+                axes.set(xticks=[], yticks=[])
+            return finish(figure, path)
+        _draw_scatter(left, y, guess, ends)
+        error = guess - y
+        rmse, mae = float(np.sqrt((error**2).mean())), float(np.abs(error).mean())
+        median = float(np.median(np.abs(error)))
+        right.set_title(f"RMSE {rmse:.3g} · MAE {mae:.3g} · median {median:.3g}")
+        _draw_errors(right, error)
+        right.axvline(0, color=GREY, lw=1, ls="--")
+        return finish(figure, path)
+
+
+def _draw_scatter(axes: Any, y: Any, guess: Any, ends: Any) -> None:
+    low, high = float(min(y.min(), guess.min())), float(max(y.max(), guess.max()))
+    margin = 0.04 * (high - low) or max(abs(high), 1.0) * 0.1
+    span = (low - margin, high + margin)
+    shown = np.arange(len(y))
+    if len(y) > _MOST_DOTS:
+        shown = np.random.default_rng(0).choice(len(y), _MOST_DOTS, replace=False)
+    few = len(shown) <= 300
+    if ends is not None:
+        axes.vlines(
+            y[shown],
+            ends[shown, 0],
+            ends[shown, 1],
+            color=LIGHT,
+            lw=1.6 if few else 0.6,
+            alpha=0.9 if few else 0.5,
+            rasterized=True,
+        )
+        held = ((ends[:, 0] <= y) & (y <= ends[:, 1])).mean()
+        axes.set_title(f"{len(y):,} series; intervals hold {held:.1%} of them")
+    else:
+        axes.set_title(f"{len(y):,} series")
+    axes.plot(span, span, ls="--", color=ORANGE, lw=1.1)
+    axes.plot(
+        y[shown],
+        guess[shown],
+        "o",
+        color=BLUE,
+        ms=4 if few else 2.5,
+        mew=0,
+        alpha=0.75 if few else 0.35,
+        rasterized=not few,
+    )
+    axes.set(xlim=span, ylim=span)
+    axes.set_aspect("equal", adjustable="box")
+
+
+def _draw_errors(axes: Any, error: npt.NDArray[np.float64]) -> None:
+    """A histogram symmetrical about 0; the few errors far outside stand in the outermost bars."""
+    size = np.abs(error)
+    reach = float(np.percentile(size, 98)) * 1.5 or 1.0
+    reach = min(reach, float(size.max()) or 1.0)
+    pairs = int(np.clip(np.sqrt(len(error)), 4, 30))
+    edges = np.linspace(-reach, reach, 2 * pairs + 1)
+    axes.hist(error.clip(-reach, reach), bins=edges, color=BLUE, alpha=0.85)
+    axes.locator_params(axis="y", integer=True)
+    beyond = int((size > reach).sum())
+    if beyond:
+        text = f"{beyond:,} beyond ±{reach:.3g}\nin the outer bars"
+        axes.text(0.98, 0.97, text, transform=axes.transAxes, ha="right", va="top", color=GREY)
+
+
+def _wilson(rate: Any, size: Any) -> tuple[Any, Any]:
+    """The 95 % interval of a frequency: honest for small groups and near 0 and 1."""
+    z2 = 1.96**2
+    centre = (rate + z2 / (2 * size)) / (1 + z2 / size)
+    half = np.sqrt(z2 * (rate * (1 - rate) / size + z2 / (4 * size**2))) / (1 + z2 / size)
+    return centre - half, centre + half
