@@ -7,8 +7,8 @@ import torch
 from pydantic import ValidationError
 
 from roughformer.model import RFormer, RFormerConfig
-from roughformer.model.heads import loss_of, point_of
-from roughformer.model.scaling import Standardize
+from roughformer.model.outputs import loss_of, point_of
+from roughformer.model.scaling import RankScale, Standardize, scale_of
 
 SMALL = {"n_features": 5, "n_outputs": 3, "d_model": 16, "n_heads": 2, "dropout": 0.0}
 
@@ -103,7 +103,7 @@ def test_static_covariates_count_and_unknown_ones_are_the_mean():
     model = made(n_static=2)
     tokens, times = inputs()
     static = torch.randn(100, 2, generator=torch.Generator().manual_seed(3)) * 5 + 7
-    model.fit_scaling(tokens, static=static)
+    model.fit_scaling({"tokens": tokens, "static": static})
     unknown = torch.full((4, 2), math.nan)
     mean = model.standardize_static.mean.expand(4, 2)
     torch.testing.assert_close(
@@ -200,7 +200,7 @@ def test_it_can_learn_to_tell_which_window_is_high():
     y = x[..., 0].argmax(dim=1)
     model = RFormer(RFormerConfig(n_features=2, n_outputs=6, d_model=32, n_layers=1, dropout=0.0))
     times = torch.linspace(0, 1, 6).expand(256, 6)
-    model.fit_scaling(x)
+    model.fit_scaling({"tokens": x})
     optimiser = torch.optim.AdamW(model.parameters(), lr=5e-3)
     for _ in range(150):
         optimiser.zero_grad()
@@ -208,3 +208,65 @@ def test_it_can_learn_to_tell_which_window_is_high():
         optimiser.step()
     accuracy = (model.eval()(x, times).argmax(dim=1) == y).float().mean()
     assert accuracy > 0.9
+
+
+# Scaling
+
+
+def test_ranks_make_any_distribution_about_normal_and_keep_the_order():
+    x = torch.randn(2000, 1, generator=torch.Generator().manual_seed(0)).exp().pow(3)
+    scale = RankScale(1)
+    scale.fit(x)
+    z = scale(x)[:, 0]
+    assert abs(float(z.mean())) < 0.02
+    assert abs(float(z.std()) - 1) < 0.03
+    order = x[:, 0].argsort()
+    assert (z[order].diff() >= 0).all()
+    assert float(scale(torch.tensor([[1e12]]))) == float(z.max())
+    assert abs(float(scale(scale.mean.unsqueeze(0)))) < 1e-5
+
+
+@pytest.mark.parametrize("kind", ["standard", "rank"])
+def test_what_is_not_known_becomes_zero_and_does_not_count(kind):
+    x = torch.tensor([[1.0, math.nan, 5.0], [3.0, math.nan, 5.0], [math.nan, math.nan, 5.0]])
+    scale = scale_of(kind, 3, 10.0)
+    scale.fit(x)
+    z = scale(x)
+    assert z[2, 0] == 0
+    assert (z[:, 1:] == 0).all()
+    assert z[0, 0] == -z[1, 0] != 0
+    assert scale(x[:0]).shape == (0, 3)
+    empty = scale_of(kind, 3, 10.0)
+    empty.fit(x[:0])
+    assert empty(torch.zeros(2, 4, 3)).shape == (2, 4, 3)
+
+
+def test_few_values_have_exact_ranks():
+    x = torch.tensor([[0.0], [0.0], [1.0], [2.0]])
+    scale = RankScale(1)
+    scale.fit(x)
+    raw = torch.special.ndtri(torch.tensor([0.25, 0.625, 0.875], dtype=torch.float64))
+    weight = torch.tensor([2.0, 1.0, 1.0], dtype=torch.float64)
+    mean = (raw * weight).sum() / 4
+    spread = ((raw - mean).square() * weight).sum().div(4).sqrt()
+    expected = ((raw - mean) / spread).float()
+    assert torch.allclose(scale(x)[[0, 2, 3], 0], expected, atol=1e-6)
+
+
+def test_wide_sees_the_last_real_token_and_static_covariates():
+    model = made(wide=8, n_layers=0, n_static=2, pooling="mean")
+    tokens, times = inputs()
+    mask = torch.arange(7).expand(4, 7) < torch.tensor([7, 5, 3, 1]).unsqueeze(1)
+    static = torch.ones(4, 2)
+    before = model(tokens, times, mask, static)
+    changed = tokens.clone()
+    changed[~mask] += 5
+    torch.testing.assert_close(model(changed, times, mask, static), before)
+
+
+def test_two_answers_are_mixed_by_their_share():
+    model = made(wide=8, wide_share=0.7)
+    both = model(*inputs(), separate=True)
+    assert both.shape == (2, 4, 3)
+    torch.testing.assert_close(model(*inputs()), 0.3 * both[0] + 0.7 * both[1])
+    assert not made().answers_apart

@@ -12,11 +12,24 @@ if TYPE_CHECKING:
     from roughformer.errors import EngineWarning as EngineWarning
     from roughformer.errors import InputError as InputError
     from roughformer.errors import MissingDataError as MissingDataError
+    from roughformer.estimators import RFormerClassifier as RFormerClassifier
+    from roughformer.estimators import RFormerRegressor as RFormerRegressor
+    from roughformer.explain import Explanation as Explanation
     from roughformer.lifts import Basepoint as Basepoint
     from roughformer.lifts import Clock as Clock
     from roughformer.lifts import Counts as Counts
     from roughformer.lifts import Lag as Lag
     from roughformer.lifts import Time as Time
+    from roughformer.model import RFormer as RFormer
+    from roughformer.model import RFormerConfig as RFormerConfig
+    from roughformer.plots import plot_calibration as plot_calibration
+    from roughformer.plots import plot_confusion as plot_confusion
+    from roughformer.plots import plot_explanation as plot_explanation
+    from roughformer.plots import plot_history as plot_history
+    from roughformer.plots import plot_regression as plot_regression
+    from roughformer.plots import plot_series as plot_series
+    from roughformer.plots import plot_tokens as plot_tokens
+    from roughformer.predictor import Predictor as Predictor
     from roughformer.series import SeriesBatch as SeriesBatch
     from roughformer.series import UnobservedWarning as UnobservedWarning
     from roughformer.signatures.api import logsignature as logsignature
@@ -27,18 +40,30 @@ if TYPE_CHECKING:
     from roughformer.signatures.features import memory_estimate as memory_estimate
     from roughformer.signatures.library import engine_info as engine_info
     from roughformer.signatures.running import RunningSignatures as RunningSignatures
+    from roughformer.tokens import SpectrumConfig as SpectrumConfig
+    from roughformer.tokens import TokenConfig as TokenConfig
+    from roughformer.tokens import Tokenizer as Tokenizer
     from roughformer.windows import Windows as Windows
 
 __version__ = "0.1.0"
 
 _HOME = {
     "errors": "CapacityError CheckpointError EngineWarning InputError MissingDataError",
+    "estimators": "RFormerClassifier RFormerRegressor",
+    "explain": "Explanation",
     "lifts": "Basepoint Clock Counts Lag Time",
+    "model": "RFormer RFormerConfig",
+    "plots": (
+        "plot_calibration plot_confusion plot_explanation plot_history plot_regression plot_series "
+        "plot_tokens"
+    ),
+    "predictor": "Predictor",
     "series": "SeriesBatch UnobservedWarning",
     "signatures.api": "logsignature multiview_signature signature",
     "signatures.features": "feature_count feature_names memory_estimate",
     "signatures.library": "engine_info",
     "signatures.running": "RunningSignatures",
+    "tokens": "SpectrumConfig TokenConfig Tokenizer",
     "windows": "Windows",
 }
 _MODULE_OF = {name: home for home, names in _HOME.items() for name in names.split()}

@@ -1,4 +1,4 @@
-"""From vectors to predictions, and the losses they are trained with."""
+"""From the vectors of tokens to predictions."""
 
 import math
 
@@ -6,9 +6,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from roughformer.model.config import RFormerConfig
+from roughformer.model.outputs import OutputConfig
 
-__all__ = ["Head", "Pooling", "loss_of", "point_of"]
+__all__ = ["Head", "Pooling"]
 
 
 class Pooling(nn.Module):
@@ -42,7 +42,7 @@ class Head(nn.Module):
     uncertainty: (mean, log variance) or increasing quantiles.
     """
 
-    def __init__(self, d_in: int, config: RFormerConfig) -> None:
+    def __init__(self, d_in: int, config: OutputConfig) -> None:
         """A norm and one linear map."""
         super().__init__()
         self.config = config
@@ -60,36 +60,3 @@ class Head(nn.Module):
             steps = F.softplus(raw[..., 1:])
             return torch.cat([raw[..., :1], raw[..., :1] + steps.cumsum(dim=-1)], dim=-1)
         return raw
-
-
-def point_of(output: Tensor, config: RFormerConfig) -> Tensor:
-    """The point prediction ``(..., n_outputs)`` in the output of a regression."""
-    if config.uncertainty == "gaussian":
-        return output[..., 0]
-    if config.uncertainty == "quantile":
-        middle = min(range(len(config.quantiles)), key=lambda i: abs(config.quantiles[i] - 0.5))
-        return output[..., middle]
-    return output
-
-
-def loss_of(
-    output: Tensor, target: Tensor, config: RFormerConfig, class_weight: Tensor | None = None
-) -> Tensor:
-    """Mean loss: cross entropy, squared error, Gaussian likelihood or pinball loss.
-
-    ``target``: class numbers ``(...)``, or ``(..., n_outputs)``, NaN = not known, left out.
-    """
-    if config.task == "classification":
-        return F.cross_entropy(output.flatten(0, -2), target.flatten(), weight=class_weight)
-    known = ~target.isnan()
-    safe = torch.where(known, target, torch.zeros_like(target))
-    if config.uncertainty == "gaussian":
-        mean, log_variance = output[..., 0], output[..., 1].clamp(-10, 10)
-        loss = 0.5 * (log_variance + (safe - mean).square() * (-log_variance).exp())
-    elif config.uncertainty == "quantile":
-        level = output.new_tensor(config.quantiles)
-        gap = safe.unsqueeze(-1) - output
-        loss = torch.maximum(level * gap, (level - 1) * gap).sum(dim=-1)
-    else:
-        loss = (output - safe).square()
-    return (loss * known).sum() / known.sum().clamp(min=1)

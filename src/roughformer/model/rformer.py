@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from roughformer.model.blocks import Block, TimeEncoding, attention_mask
 from roughformer.model.config import RFormerConfig
 from roughformer.model.heads import Head, Pooling
-from roughformer.model.scaling import Standardize
+from roughformer.model.scaling import Standardize, scale_of
 
 __all__ = ["RFormer"]
 
@@ -24,7 +24,7 @@ class RFormer(nn.Module):
         super().__init__()
         self.config = config
         width = config.d_model
-        self.standardize = Standardize(config.n_features, config.clip)
+        self.standardize = scale_of(config.scaling, config.n_features, config.clip)
         self.embed = nn.Linear(config.n_features, width)
         self.time = TimeEncoding(width, config.n_time_waves)
         hidden = config.d_feedforward or 2 * width
@@ -34,6 +34,31 @@ class RFormer(nn.Module):
         self.pool = None if config.causal else Pooling(width, config.pooling)
         self.standardize_static = Standardize(config.n_static, config.clip)
         self.embed_static = nn.Linear(config.n_static, width) if config.n_static else None
+        self.standardize_spectrum = Standardize(config.n_spectrum, config.clip)
+        self.embed_spectrum = (
+            nn.Sequential(
+                nn.Linear(config.n_spectrum, 2 * width),
+                nn.GELU(),
+                nn.Dropout(config.dropout),
+                nn.Linear(2 * width, width),
+            )
+            if config.n_spectrum
+            else None
+        )
+        self.input_drop = nn.Dropout(config.input_dropout)
+        self.wide = (
+            nn.Sequential(
+                nn.Linear(config.n_features + config.n_static, config.wide),
+                nn.GELU(),
+                nn.Dropout(config.wide_dropout),
+                nn.Linear(config.wide, config.wide),
+                nn.GELU(),
+                nn.Dropout(config.wide_dropout),
+                Head(config.wide, config),
+            )
+            if config.wide
+            else None
+        )
         self.head = Head(width, config)
 
     def forward(
@@ -42,37 +67,67 @@ class RFormer(nn.Module):
         times: Tensor,
         mask: Tensor | None = None,
         static: Tensor | None = None,
+        spectrum: Tensor | None = None,
+        separate: bool = False,
     ) -> Tensor:
         """``tokens (B, L, n_features)``, their window ends ``times (B, L)`` in units of about the
-        span, ``mask (B, L)`` True = real, ``static (B, n_static)`` with NaN = not known.
+        span, ``mask (B, L)`` True = real, ``static (B, n_static)`` with NaN = not known,
+        ``spectrum (B, C, J)`` of whole paths.
 
         Returns ``(B, n_outputs[, k])``, or ``(B, L, n_outputs[, k])`` if causal; see ``Head``.
         """
-        x = self.embed(self.standardize(tokens)) + self.time(times)
+        features = self.input_drop(self.standardize(tokens))
+        x = self.embed(features) + self.time(times)
+        known = None
         if self.embed_static is not None:
             if static is None:
                 raise ValueError(f"this model takes {self.config.n_static} static covariates")
             # Not known = the mean of the training part, which standardises to 0.
-            known = self.standardize_static(static).nan_to_num(0.0)
+            known = self.standardize_static(static)
             x = x + self.embed_static(known).unsqueeze(1)
         allowed = attention_mask(mask, x.shape[1], self.config.causal, x.device)
         for block in self.blocks:
             x = block(x, allowed)
         if self.pool is not None:
             x = self.pool(x, mask)
+        if self.embed_spectrum is not None:
+            if spectrum is None:
+                raise ValueError("this model takes the spectrum of the paths")
+            powers = self.input_drop(self.standardize_spectrum(spectrum.flatten(-2)))
+            x = x + self.embed_spectrum(powers)
         output: Tensor = self.head(x)
-        return output
+        if self.wide is None:
+            return output
+        direct: Tensor = self.wide(self._last(features, known, mask))
+        if separate:
+            return torch.stack([output, direct])
+        share = self.config.wide_share
+        return share * direct + (1 - share) * output
+
+    @property
+    def answers_apart(self) -> bool:
+        """Whether ``forward(..., separate=True)`` gives two answers, to be trained each by itself:
+        trained as a sum, attention would learn to correct the other's errors on the training part.
+        """
+        return self.wide is not None
+
+    def _last(self, features: Tensor, static: Tensor | None, mask: Tensor | None) -> Tensor:
+        """Features of the last real token (of each token if causal), and static covariates."""
+        if static is not None:
+            every = static.unsqueeze(1).expand(-1, features.shape[1], -1)
+            features = torch.cat([features, every], dim=-1)
+        if self.config.causal:
+            return features
+        if mask is None:
+            return features[:, -1]
+        at = (mask.sum(dim=1) - 1).clamp(min=0)
+        return features[torch.arange(len(features), device=features.device), at]
 
     @torch.no_grad()
-    def fit_scaling(
-        self, tokens: Tensor, mask: Tensor | None = None, static: Tensor | None = None
-    ) -> None:
-        """Take the statistics of the training part: features of tokens, and static covariates."""
-        self.standardize.fit(tokens, mask)
-        if static is not None and self.config.n_static:
-            for i in range(self.config.n_static):
-                known = static[:, i][~static[:, i].isnan()]
-                column = Standardize(1)
-                column.fit(known.unsqueeze(-1))
-                self.standardize_static.mean[i] = column.mean[0]
-                self.standardize_static.scale[i] = column.scale[0]
+    def fit_scaling(self, inputs: dict[str, Tensor]) -> None:
+        """Take the statistics of the training part: those of ``forward``'s inputs."""
+        self.standardize.fit(inputs["tokens"], inputs.get("mask"))
+        if self.embed_spectrum is not None:
+            self.standardize_spectrum.fit(inputs["spectrum"].flatten(-2))
+        if self.embed_static is not None:
+            self.standardize_static.fit(inputs["static"])

@@ -1,18 +1,33 @@
-"""Standardisation of token features with statistics of the training part, kept with the model."""
+"""Scaling of features with statistics of the training part, kept with the model.
+
+Levels of a signature differ by factorials: without scaling the attention sees level 1 only. A
+feature that is NaN is not known: it becomes 0, which after scaling is the mean.
+"""
+
+import math
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-__all__ = ["Standardize"]
+__all__ = ["RankScale", "Scale", "Standardize", "scale_of"]
+
+_KNOTS = 65
 
 
-class Standardize(nn.Module):
-    """x -> clip((x - mean) / scale, ±clip), per feature.
-
-    Levels of a signature differ by factorials: without this the attention sees level 1 only.
-    """
+class Scale(nn.Module):
+    """Features ``(..., d)`` -> ``(..., d)``; what becomes 0 is ``mean (d,)``."""
 
     mean: Tensor
+
+    def fit(self, x: Tensor, mask: Tensor | None = None) -> None:
+        """Take statistics of ``x (..., d)`` where ``mask (...)`` is True and x is known."""
+        raise NotImplementedError
+
+
+class Standardize(Scale):
+    """x -> clip((x - mean) / scale, ±clip), per feature."""
+
     scale: Tensor
 
     def __init__(self, n_features: int, clip: float = 10.0) -> None:
@@ -24,20 +39,97 @@ class Standardize(nn.Module):
 
     @torch.no_grad()
     def fit(self, x: Tensor, mask: Tensor | None = None) -> None:
-        """Take mean and standard deviation of ``x (..., d)`` where ``mask (...)`` is True.
+        """Mean and standard deviation; a feature that does not vary keeps scale 1, so it becomes 0.
 
-        A feature that does not vary keeps scale 1, so it becomes 0. Sums are in float64.
+        Sums are in float64.
         """
-        rows = x.reshape(-1, x.shape[-1]) if mask is None else x[mask]
+        rows = _rows(x, mask)
         if len(rows) == 0:
             return
         wide = rows.double()
-        mean = wide.mean(dim=0)
-        deviation = (wide - mean).square().mean(dim=0).sqrt()
-        still = deviation <= 1e-7 * wide.abs().amax(dim=0)
+        known = ~wide.isnan()
+        count = known.sum(dim=0).clamp(min=1)
+        mean = wide.nan_to_num(0.0).sum(dim=0) / count
+        gap = (wide - mean).nan_to_num(0.0)
+        deviation = (gap.square().sum(dim=0) / count).sqrt()
+        still = deviation <= 1e-7 * wide.nan_to_num(0.0).abs().amax(dim=0)
         self.mean.copy_(mean)
         self.scale.copy_(torch.where(still, torch.ones_like(deviation), deviation))
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., d) -> (..., d)."""
-        return ((x - self.mean) / self.scale).clamp(-self.clip, self.clip)
+        scaled = (x - self.mean) / self.scale
+        return scaled.clamp(-self.clip, self.clip).nan_to_num(0.0)
+
+
+class RankScale(Scale):
+    """x -> Φ⁻¹(F(x)), centred, per feature; F its distribution in the training part.
+
+    Features of any shape become about normal: skew and recording errors lose their weight. F is
+    kept at 65 values of each feature, by mid-ranks, and linear between them.
+    """
+
+    values: Tensor
+    scores: Tensor
+
+    def __init__(self, n_features: int) -> None:
+        """Everything is 0 until ``fit``."""
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(n_features))
+        places = torch.arange(_KNOTS) / (_KNOTS - 1)
+        self.register_buffer("values", places.expand(n_features, _KNOTS).clone())
+        self.register_buffer("scores", torch.zeros(n_features, _KNOTS))
+
+    @torch.no_grad()
+    def fit(self, x: Tensor, mask: Tensor | None = None) -> None:
+        """Mid-ranks of what is known; a feature that does not vary becomes 0."""
+        rows = _rows(x, mask)
+        for j in range(rows.shape[1] if len(rows) else 0):
+            column = rows[:, j][~rows[:, j].isnan()].double()
+            value, count = torch.unique(column, return_counts=True)
+            if len(value) < 2:
+                self.mean[j] = value[0] if len(value) else 0.0
+                continue
+            rank = (count.cumsum(0) - count / 2) / count.sum()
+            score = torch.special.ndtri(rank.clamp(0.002, 0.998))
+            centre = (score * count).sum() / count.sum()
+            spread = ((score - centre).square() * count).sum().div(count.sum()).sqrt()
+            score = (score - centre) / spread
+            if len(value) > _KNOTS:
+                even = torch.linspace(float(rank[0]), float(rank[-1]), _KNOTS, dtype=rank.dtype)
+                at = torch.searchsorted(rank, even).clamp(max=len(value) - 1)
+                value, score = value[at], score[at]
+            missing = _KNOTS - len(value)
+            # Fewer values than knots: the last one is repeated, beyond which all is constant.
+            self.values[j] = torch.cat([value, value[-1:].expand(missing)])
+            self.scores[j] = torch.cat([score, score[-1:].expand(missing)])
+            self.mean[j] = _root(value, score)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., d) -> (..., d)."""
+        d = x.shape[-1]
+        flat = x.reshape(-1, d).T.contiguous()  # (d, N)
+        right = torch.searchsorted(self.values, flat.nan_to_num(0.0)).clamp(1, _KNOTS - 1)
+        low, high = self.values.gather(1, right - 1), self.values.gather(1, right)
+        below, above = self.scores.gather(1, right - 1), self.scores.gather(1, right)
+        gap = high - low
+        share = ((flat - low) / gap.where(gap > 0, torch.ones_like(gap))).clamp(0, 1)
+        found = below + share * (above - below)
+        return found.nan_to_num(0.0).T.reshape(x.shape)
+
+
+def _root(value: Tensor, score: Tensor) -> Tensor:
+    """Where the score is 0: scores increase from below to above it."""
+    right = int(torch.searchsorted(score, torch.zeros((), dtype=score.dtype)))
+    right = min(max(right, 1), len(score) - 1)
+    low, high = score[right - 1], score[right]
+    return value[right - 1] - low / (high - low) * (value[right] - value[right - 1])
+
+
+def _rows(x: Tensor, mask: Tensor | None) -> Tensor:
+    return x.reshape(math.prod(x.shape[:-1]), x.shape[-1]) if mask is None else x[mask]
+
+
+def scale_of(kind: Literal["standard", "rank"], n_features: int, clip: float) -> Scale:
+    """The scaling of that name."""
+    return RankScale(n_features) if kind == "rank" else Standardize(n_features, clip)

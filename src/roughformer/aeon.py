@@ -1,0 +1,121 @@
+"""The estimators as aeon's: ``pip install 'roughformer[aeon]'``.
+
+aeon's collections have no times: samples are taken to be equally spaced. Use ``RFormerClassifier``
+and ``RFormerRegressor`` themselves where times are known.
+"""
+
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import clone
+
+from roughformer.estimators import RFormerClassifier, RFormerRegressor
+from roughformer.series import SeriesBatch
+
+try:
+    from aeon.classification import BaseClassifier
+    from aeon.regression import BaseRegressor
+    from aeon.utils.validation import check_n_jobs
+except ImportError as error:
+    raise ImportError(
+        "roughformer.aeon needs the package aeon: pip install 'roughformer[aeon]'"
+    ) from error
+
+__all__ = ["RFormerAeonClassifier", "RFormerAeonRegressor"]
+
+_TAGS = {
+    "X_inner_type": ["np-list", "numpy3D"],
+    "capability:multivariate": True,
+    "capability:unequal_length": True,
+    "capability:missing_values": True,
+    "capability:multithreading": True,
+    "algorithm_type": "deeplearning",
+}
+
+
+def _series(x: Any) -> SeriesBatch:
+    """aeon's ``(B, C, L)``, or its list of ``(C, L_i)``."""
+    if isinstance(x, np.ndarray):
+        return SeriesBatch.from_numpy3d(x)
+    return SeriesBatch.from_arrays(x, layout="channels_first")
+
+
+class RFormerAeonClassifier(BaseClassifier):  # type: ignore[misc]
+    """``RFormerClassifier`` in aeon's frame: unequal lengths, missing values, many channels.
+
+    >>> RFormerAeonClassifier(RFormerClassifier(epochs=30))  # doctest: +SKIP
+
+    ``estimator``: an ``RFormerClassifier`` with the wanted parameters, which is not changed (None:
+    the default one); ``random_state`` and ``n_jobs`` (threads) take the place of its own, unless
+    ``random_state`` is None. After ``fit``: ``estimator_``.
+    """
+
+    _tags: ClassVar[dict[str, Any]] = _TAGS
+
+    def __init__(
+        self, estimator: RFormerClassifier | None = None, random_state: Any = None, n_jobs: int = 1
+    ) -> None:
+        """See the class."""
+        self.estimator = estimator
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        super().__init__()
+
+    def _fit(self, X: Any, y: Any) -> "RFormerAeonClassifier":
+        self._n_jobs = check_n_jobs(self.n_jobs)
+        wish = RFormerClassifier() if self.estimator is None else self.estimator
+        self.estimator_ = _prepared(wish, self.random_state, self._n_jobs)
+        self.estimator_.fit(_series(X), y)
+        return self
+
+    def _predict(self, X: Any) -> npt.NDArray[Any]:
+        return np.asarray(self.estimator_.predict(_series(X)))
+
+    def _predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
+        return np.asarray(self.estimator_.predict_proba(_series(X)))
+
+    @classmethod
+    def _get_test_params(cls, parameter_set: str = "default") -> dict[str, Any]:
+        return {"estimator": RFormerClassifier(**_TINY)}
+
+
+class RFormerAeonRegressor(BaseRegressor):  # type: ignore[misc]
+    """``RFormerRegressor`` in aeon's frame; parameters as in ``RFormerAeonClassifier``."""
+
+    _tags: ClassVar[dict[str, Any]] = _TAGS
+
+    def __init__(
+        self, estimator: RFormerRegressor | None = None, random_state: Any = None, n_jobs: int = 1
+    ) -> None:
+        """See the class."""
+        self.estimator = estimator
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        super().__init__()
+
+    def _fit(self, X: Any, y: Any) -> "RFormerAeonRegressor":
+        self._n_jobs = check_n_jobs(self.n_jobs)
+        wish = RFormerRegressor() if self.estimator is None else self.estimator
+        self.estimator_ = _prepared(wish, self.random_state, self._n_jobs)
+        self.estimator_.fit(_series(X), y)
+        return self
+
+    def _predict(self, X: Any) -> npt.NDArray[np.float64]:
+        return np.asarray(self.estimator_.predict(_series(X)))
+
+    @classmethod
+    def _get_test_params(cls, parameter_set: str = "default") -> dict[str, Any]:
+        return {"estimator": RFormerRegressor(**_TINY)}
+
+
+# What aeon's checks train, some fifty times.
+_TINY: dict[str, Any] = {
+    "windows": 3, "depth": 1, "clock": 0, "spectrum": None, "d_model": 8, "n_heads": 2, "epochs": 1,
+}  # fmt: skip
+
+
+def _prepared(estimator: Any, random_state: Any, n_jobs: int) -> Any:
+    """An unfitted copy with these."""
+    fresh = clone(estimator).set_params(n_jobs=n_jobs)
+    return fresh if random_state is None else fresh.set_params(random_state=random_state)

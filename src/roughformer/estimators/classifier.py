@@ -1,0 +1,328 @@
+"""RFormerClassifier."""
+
+from typing import Any, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from sklearn.base import ClassifierMixin
+from sklearn.metrics import accuracy_score
+from sklearn.utils.validation import column_or_1d
+from torch import Tensor
+from torch.nn import functional as F
+
+from roughformer.calibration import fit_temperature
+from roughformer.errors import InputError
+from roughformer.estimators.base import RFormerEstimator
+from roughformer.lifts import View
+from roughformer.model.outputs import OutputConfig
+from roughformer.predictor import Predictor
+from roughformer.targets import ClassTargets
+from roughformer.train.metrics import check_metric, classification_scores
+from roughformer.train.source import Inputs
+
+__all__ = ["RFormerClassifier"]
+
+
+class RFormerClassifier(ClassifierMixin, RFormerEstimator):  # type: ignore[misc]
+    """Classify irregular, ragged, incomplete multichannel series with a Rough Transformer.
+
+    >>> model = RFormerClassifier(drop=(0.0, 0.8)).fit(X, y, times=times)  # doctest: +SKIP
+    >>> model.predict_proba(X_new, times=times_new)  # doctest: +SKIP
+
+    Tokens
+        ``model``: "rformer", or a baseline ("transformer") with the same options of training;
+        ``windows`` a count, ``rf.Windows`` or cut times; ``depth`` of the signatures; ``views``
+        of the path up to each window's end and of the window; ``time``, ``lags``, ``counts``,
+        ``basepoint``, ``clock``: lifts; ``observations``: words of each channel's own observations,
+        for series that are mostly missing; ``spectrum``: of the whole path (``"linear"``,
+        ``"log"``, options, None); ``static``: names of static covariates to use (none by default,
+        because they may hold the answer); ``logsignature=True``: fewer words of the same
+        knowledge. "auto" chooses by the sizes of the training series.
+    Model
+        ``d_model``, ``n_heads``, ``n_layers``, ``dropout``, ``input_dropout``, ``pooling``;
+        ``wide``, ``wide_dropout``: a network of that width from the last token straight to the
+        head; ``scaling``: of features, ``"standard"`` or by ``"rank"``; ``causal=True`` predicts
+        at every window end from the past only (``predict_windows``).
+    Training
+        ``epochs``, ``batch_size``, ``learning_rate``, ``weight_decay``, ``schedule``,
+        ``patience``, ``max_seconds`` (stop then, the schedule compressed to it);
+        ``validation``: share of the series (whole groups, if ``fit`` is given ``groups``) that
+        decides by ``metric`` which weights are kept, and on which probabilities are calibrated;
+        ``members`` > 1: so many models, each validated on another part, answer as one;
+        ``drop`` (a share or a range of shares of the points), ``jitter``, ``channel_dropout``,
+        ``warp``: augmentation, drawn for each batch, or ``draws`` times for all;
+        ``label_smoothing``, ``class_weight`` ("balanced", or label -> weight), also of the
+        validation part.
+    Running
+        ``device``, ``n_jobs`` threads, ``precision``, ``compile``; ``random_state``: the same
+        whole number gives the same model; ``run_dir``, ``resume``, ``tensorboard``, ``verbose``.
+
+    After ``fit``: ``classes_``, ``history_`` (one record an epoch), ``predictor_``.
+    """
+
+    _task = "classification"
+    _rate_like = False
+
+    def __init__(
+        self,
+        *,
+        model: str = "rformer",
+        windows: Any = "auto",
+        depth: int | Literal["auto"] = "auto",
+        views: tuple[View, ...] = ("global", "local"),
+        logsignature: bool = False,
+        time: Literal["unit", "span", "none"] = "unit",
+        lags: tuple[float, ...] = (),
+        counts: bool = False,
+        basepoint: bool = False,
+        clock: int | Literal["auto"] = "auto",
+        observations: bool | Literal["auto"] = "auto",
+        spectrum: Any = "auto",
+        static: tuple[str, ...] = (),
+        d_model: int = 64,
+        n_heads: int = 4,
+        n_layers: int = 1,
+        dropout: float = 0.1,
+        input_dropout: float = 0.0,
+        wide: int | Literal["auto"] = "auto",
+        wide_dropout: float = 0.5,
+        scaling: Literal["auto", "standard", "rank"] = "auto",
+        pooling: Literal["mean", "attention", "last"] = "mean",
+        causal: bool = False,
+        epochs: int = 60,
+        batch_size: int = 32,
+        learning_rate: float = 2e-3,
+        weight_decay: float = 0.01,
+        schedule: Literal["onecycle", "cosine", "constant"] = "onecycle",
+        patience: int | None = 20,
+        max_seconds: float | None = None,
+        validation: float = 0.2,
+        members: int = 1,
+        metric: str = "auto",
+        drop: float | tuple[float, float] = 0.0,
+        jitter: float = 0.0,
+        channel_dropout: float = 0.0,
+        warp: float = 0.0,
+        draws: int = 0,
+        label_smoothing: float = 0.0,
+        class_weight: Literal["balanced"] | dict[Any, float] | None = None,
+        calibrate: bool = True,
+        precision: Literal["float32", "bfloat16"] = "float32",
+        compile: bool = False,
+        device: Literal["auto", "cpu", "cuda", "mps"] = "auto",
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        run_dir: Any = None,
+        resume: bool = False,
+        tensorboard: bool = False,
+        verbose: int = 0,
+    ) -> None:
+        """Keep the parameters as given, as scikit-learn wants it; see the class."""
+        self.model = model
+        self.windows = windows
+        self.depth = depth
+        self.views = views
+        self.logsignature = logsignature
+        self.time = time
+        self.lags = lags
+        self.counts = counts
+        self.basepoint = basepoint
+        self.clock = clock
+        self.observations = observations
+        self.spectrum = spectrum
+        self.static = static
+        self.d_model = d_model
+        self.n_heads = n_heads
+        self.n_layers = n_layers
+        self.dropout = dropout
+        self.input_dropout = input_dropout
+        self.wide = wide
+        self.wide_dropout = wide_dropout
+        self.scaling = scaling
+        self.pooling = pooling
+        self.causal = causal
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.schedule = schedule
+        self.patience = patience
+        self.max_seconds = max_seconds
+        self.validation = validation
+        self.members = members
+        self.metric = metric
+        self.drop = drop
+        self.jitter = jitter
+        self.channel_dropout = channel_dropout
+        self.warp = warp
+        self.draws = draws
+        self.label_smoothing = label_smoothing
+        self.class_weight = class_weight
+        self.calibrate = calibrate
+        self.precision = precision
+        self.compile = compile
+        self.device = device
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.run_dir = run_dir
+        self.resume = resume
+        self.tensorboard = tensorboard
+        self.verbose = verbose
+
+    @classmethod
+    def from_preset(cls, name: str, **changes: Any) -> Self:
+        """``"default"``, or ``"paper"``: the paper's own choices for its sine task.
+
+        The paper's: 75 windows, depth 2, both views, rate 1e-3, time as the only lift.
+        """
+        presets: dict[str, dict[str, Any]] = {
+            "default": {},
+            "paper": {
+                "windows": 75, "depth": 2, "views": ("global", "local"), "time": "span",
+                "clock": 0, "spectrum": None, "learning_rate": 1e-3, "schedule": "constant",
+                "epochs": 100, "patience": None,
+            },
+        }  # fmt: skip
+        if name not in presets:
+            raise InputError(f"presets are {', '.join(presets)}; got {name!r}")
+        return cls(**(presets[name] | changes))
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        times: Any = None,
+        lengths: Any = None,
+        groups: Any = None,
+        validation_data: tuple[Any, ...] | None = None,
+    ) -> Self:
+        """Learn from series ``X`` (anything ``SeriesBatch.of`` takes) and labels ``y (B,)``.
+
+        A causal model also takes ``y (B, L)``: a label for each window. ``groups (B,)``: no group
+        is both trained on and validated on. ``validation_data``: ``(X, y)`` or ``(X, y, times)``
+        instead of a part of the training series.
+        """
+        return self._fit(X, y, times, lengths, groups, validation_data)
+
+    def predict_proba(
+        self,
+        X: Any,
+        times: Any = None,
+        lengths: Any = None,
+    ) -> npt.NDArray[np.float64]:
+        """Calibrated probabilities ``(B, K)``, in the order of ``classes_``."""
+        found: npt.NDArray[np.float64] = self._run("probabilities", X, times, lengths)
+        return found
+
+    def predict(self, X: Any, times: Any = None, lengths: Any = None) -> npt.NDArray[Any]:
+        """The most probable class of each series ``(B,)``."""
+        best = self.predict_proba(X, times, lengths).argmax(axis=1)
+        return np.asarray(self.classes_[best])
+
+    def score(self, X: Any, y: Any, times: Any = None, lengths: Any = None) -> float:
+        """Share of series whose class is predicted right."""
+        return float(accuracy_score(y, self.predict(X, times, lengths)))
+
+    # What the base asks for
+
+    def _encode_targets(self, y: Any, n: int) -> Tensor:
+        labels = np.asarray(y)
+        if labels.ndim == 0 or len(labels) != n:
+            raise InputError(f"there are {n} series but labels of shape {labels.shape}")
+        if labels.ndim == 2 and labels.shape[1] == 1:
+            labels = column_or_1d(labels, warn=True)
+        if labels.ndim > 1 and not self.causal:
+            raise InputError(
+                f"labels must have shape ({n},), got {labels.shape}; a label for each window "
+                "needs causal=True"
+            )
+        if labels.dtype.kind == "f":
+            if not np.isfinite(labels).all():
+                raise InputError("labels must not be NaN or infinite")
+            if (labels != np.round(labels)).any():
+                raise InputError(
+                    "Unknown label type: continuous numbers are no classes; use RFormerRegressor"
+                )
+        self._targets = ClassTargets.fit(labels)
+        self.classes_ = self._targets.labels
+        return self._targets.numbers(labels)
+
+    def _aim(self, y: Any, n: int) -> Tensor:
+        labels = np.asarray(y)
+        if len(labels) != n:
+            raise InputError(f"there are {n} validation series but {len(labels)} labels")
+        return self._targets.numbers(labels)
+
+    def _output_options(self, target: Tensor) -> dict[str, Any]:
+        return {"n_outputs": len(self.classes_)}
+
+    def _fit_targets(self, target: Tensor, outputs: OutputConfig) -> None:
+        self._weight = self._class_weight(target)
+
+    def _to_loss(self, target: Tensor) -> Tensor:
+        return target
+
+    def _metric(self) -> str:
+        return check_metric(self.metric, self._task)
+
+    def _class_weight(self, target: Tensor) -> Tensor | None:
+        wish = self.class_weight
+        if wish is None:
+            return None
+        k = len(self.classes_)
+        if wish == "balanced":
+            counts = torch.bincount(target.flatten(), minlength=k).double()
+            return (counts.sum() / (k * counts.clamp(min=1))).float()
+        if not isinstance(wish, dict):
+            raise InputError(f"class_weight must be None, 'balanced' or a dict, got {wish!r}")
+        unknown = [label for label in wish if label not in list(self.classes_)]
+        if unknown:
+            raise InputError(f"class_weight names {unknown}, the classes are {self.classes_}")
+        return torch.tensor([float(wish.get(label, 1.0)) for label in self.classes_.tolist()])
+
+    def _scores(
+        self, predictor: Predictor, output: Tensor, aim: Tensor, valid: tuple[Inputs, Tensor] | None
+    ) -> dict[str, float]:
+        output, aim = _at_targets(output, aim, valid)
+        scores = classification_scores(output.double().softmax(dim=-1).numpy(), aim.numpy())
+        if self._weight is not None:
+            # Weights decide which model is kept as they decide what is learned.
+            loss = F.cross_entropy(output.double(), aim, self._weight.double())
+            scores["log_loss"] = float(loss)
+        return scores
+
+    def _calibrate(self, predictor: Predictor, inputs: Inputs, aim: Tensor) -> float:
+        if not self.calibrate:
+            return 1.0
+        from roughformer.model.inference import run_model
+
+        output = run_model(predictor.model, inputs, predictor.device)
+        return fit_temperature(*_at_targets(output, aim, (inputs, aim)), self._weight)
+
+    def _readable(self, output: Tensor) -> npt.NDArray[np.float64]:
+        found = (output / self.predictor_.calibration).double().softmax(dim=-1)
+        return np.asarray(found.numpy())
+
+    def _adopt(self, predictor: Predictor) -> None:
+        super()._adopt(predictor)
+        assert isinstance(predictor.targets, ClassTargets)
+        self._targets = predictor.targets
+        self.classes_ = predictor.targets.labels
+
+
+def _at_targets(
+    output: Tensor, aim: Tensor, valid: tuple[Inputs, Tensor] | None
+) -> tuple[Tensor, Tensor]:
+    """Outputs ``(N, K)`` and their labels ``(N,)``: of the last real window where a causal model
+    has one label for a series, of all windows where each has its own.
+    """
+    if output.dim() == 2:
+        return output, aim
+    mask = None if valid is None else valid[0].get("mask")
+    real = torch.ones(output.shape[:2], dtype=torch.bool) if mask is None else mask
+    if aim.dim() == 2:
+        return output[real], aim[real]
+    at = (real.sum(dim=1) - 1).clamp(min=0)
+    return output[torch.arange(len(output)), at], aim

@@ -1,0 +1,258 @@
+"""Which windows, channels and words drove a prediction.
+
+Let f be what is explained: the log-odds of a class, log p / (1 - p) after calibration, or a number
+in units of the world. What "hidden" means is said in ``roughformer.hiding``.
+
+windows    f(x) - f(x with one window hidden).
+channels   f(x) - f(x with every word that has a letter of the channel hidden in all windows, and
+           the channel's spectrum, if the model sees one). Channels share words, so these do not
+           add up.
+static     f(x) - f(x with one static covariate not known).
+words      Integrated gradients of f from everything hidden to what the model sees, z, over all
+           windows: w_i = Σ_k z_ki ∫ ∂f/∂z_ki(α z) dα for α from 0 to 1. Their sum over *all* words
+           is f(x) - f(all windows hidden) = ``value - baseline``. The spectrum of the whole path
+           and static covariates stay as they are. For models of spectra of windows (rates), the
+           "words" are channels at frequencies.
+
+Above 0 spoke for the class (or raised the number), below 0 against it. A word of the global view
+tells about the whole path up to its window's end: hiding one window leaves that knowledge in the
+windows after it.
+"""
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from roughformer.checks import whole_number
+from roughformer.errors import InputError
+from roughformer.hiding import NOTHING, hideable
+from roughformer.model.outputs import point_of
+from roughformer.predictor import Predictor
+from roughformer.series import SeriesBatch
+from roughformer.targets import ClassTargets, NumberTargets
+
+__all__ = ["Explanation", "explain"]
+
+_STEPS = 24  # nodes of the Gauss-Legendre rule for the integral over α
+_NUMBERS_AT_ONCE = 2**22  # bounds the tokens of a model call: copies x windows x features
+_SERIES_AT_ONCE = 256
+
+Inputs = dict[str, Tensor]
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """What drove one prediction; see the module for the meaning of the numbers."""
+
+    windows: Floats
+    """Importance of each window ``(L,)``."""
+    window_edges: Floats
+    """Where windows begin and end ``(L + 1,)``, in the unit of the series' times."""
+    channels: dict[str, float]
+    """Importance of each channel."""
+    words: dict[str, float]
+    """Importance of the most important words, largest first, by the names of the encoder."""
+    static: dict[str, float]
+    """Importance of each number that static covariates become."""
+    prediction: str
+    """What the model says, for people."""
+    target: Any
+    """The class, or the number of the output, that is explained."""
+    value: float
+    """f(x): the log-odds of that class, or the predicted number."""
+    baseline: float
+    """f with all windows hidden: all words together make up the difference to ``value``."""
+
+
+def explain(
+    predictor: Predictor,
+    batch: SeriesBatch,
+    *,
+    n_words: int | None = 20,
+    target: Any = None,
+    threads: int | None = None,
+) -> list[Explanation]:
+    """One ``Explanation`` for each series of ``batch``.
+
+    ``target``: the class to explain (None: the predicted one of each series), or the number of the
+    output of a regression with several. ``n_words``: how many words are told, None: all. A causal
+    model's prediction at the last window is explained.
+    """
+    if n_words is not None:
+        n_words = whole_number(n_words, "n_words", 0)
+    chosen = _chosen_output(predictor, target)
+    found: list[Explanation] = []
+    with _evaluating(predictor.model):
+        for i in range(0, len(batch), _SERIES_AT_ONCE):
+            part = batch[i : i + _SERIES_AT_ONCE]
+            found += _Explainer(predictor, part, chosen, threads).explanations(n_words)
+    return found
+
+
+@contextmanager
+def _evaluating(model: nn.Module) -> Iterator[None]:
+    """Evaluation mode, and back to each module's own afterwards."""
+    was = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, training in was:
+            module.training = training
+
+
+def _chosen_output(predictor: Predictor, target: Any) -> int | None:
+    """The number of the output to explain; None: that of the predicted class."""
+    targets = predictor.targets
+    if isinstance(targets, ClassTargets):
+        if target is None:
+            return None
+        for number, label in enumerate(targets.classes):
+            if label == target:
+                return number
+        raise InputError(f"target must be one of the classes {list(targets.classes)}: {target!r}")
+    n = predictor.outputs.n_outputs
+    if target is None:
+        if n == 1:
+            return 0
+        raise InputError(f"the model predicts {n} numbers: give target=0 ... {n - 1} for one")
+    if isinstance(target, bool) or not isinstance(target, int | np.integer) or not 0 <= target < n:
+        raise InputError(f"target must be the number of an output, 0 ... {n - 1}, got {target!r}")
+    return int(target)
+
+
+class _Explainer:
+    """The inputs of B series, and the output of each that is explained."""
+
+    def __init__(
+        self, predictor: Predictor, batch: SeriesBatch, chosen: int | None, threads: int | None
+    ) -> None:
+        self.predictor, self.batch = predictor, batch
+        encoded = predictor.encoder.encode(batch, threads=threads)
+        inputs = {name: x.to(predictor.device) for name, x in encoded.items()}
+        self.hideable = hideable(predictor, inputs)
+        self.edges = predictor.window_edges(batch)
+        everything = torch.arange(len(batch), device=predictor.device)
+        with torch.no_grad():
+            self.output, all_hidden = (  # (B, m[, k])
+                torch.cat([self._outputs(take(which)) for which in self._chunks(everything)])
+                for take in (self.hideable.take, self.hideable.hide_all)
+            )
+        self.at = self.output.argmax(dim=1) if chosen is None else torch.full((len(batch),), chosen)
+        self.value = self._explained(self.output, self.at)
+        self.baseline = self._explained(all_hidden, self.at)
+
+    def explanations(self, n_words: int | None) -> list[Explanation]:
+        """One for each series."""
+        windows, channels, static = self._occlusion()
+        words = self._integrated_gradients()
+        encoder, targets = self.predictor.encoder, self.predictor.targets
+        names = self.hideable.names
+        explained = self.at.tolist()
+        if isinstance(targets, ClassTargets):
+            explained = [targets.labels[number] for number in explained]
+        return [
+            Explanation(
+                windows=windows[b, : len(self.edges[b]) - 1].copy(),
+                window_edges=self.edges[b],
+                channels=dict(zip(encoder.channels, channels[b].tolist(), strict=True)),
+                words=_largest(names, words[b], n_words),
+                static=dict(zip(encoder.static, static[b].tolist(), strict=True)),
+                prediction=self.predictor.describe(self.output[b], int(self.at[b])),
+                target=explained[b],
+                value=float(self.value[b]),
+                baseline=float(self.baseline[b]),
+            )
+            for b in range(len(self.batch))
+        ]
+
+    def _occlusion(self) -> tuple[Floats, Floats, Floats]:
+        """Changes of f by hiding ``(B, L)`` windows, ``(B, C)`` channels, ``(B, S)`` covariates."""
+        n = len(self.batch)
+        n_static = len(self.predictor.encoder.static)
+        sizes = (len(self.hideable.covers), len(self.hideable.holds), n_static)
+        # A row for each copy: its series, then the window, the channel or the covariate to hide.
+        jobs = torch.full((n, sum(sizes), 4), NOTHING, dtype=torch.long)
+        jobs[:, :, 0] = torch.arange(n)[:, None]
+        first = 0
+        for kind, size in enumerate(sizes, start=1):
+            jobs[:, first : first + size, kind] = torch.arange(size)
+            first += size
+        jobs = jobs.flatten(0, 1).to(self.predictor.device)
+        changes = []
+        with torch.no_grad():
+            for which in self._chunks(jobs):
+                of = which[:, 0].cpu()
+                after = self._explained(self._outputs(self.hideable.hide(which)), self.at[of])
+                changes.append(self.value[of] - after)
+        change = torch.cat(changes).view(n, sum(sizes)).numpy() if changes else np.zeros((n, 0))
+        windows, channels, static = np.split(change, np.cumsum(sizes)[:-1], axis=1)
+        return windows, channels, static
+
+    def _integrated_gradients(self) -> Floats:
+        """``(B, F)``, over all windows; Gauss-Legendre's rule in u, α = u³: norms make f change
+        fastest where little is shown yet.
+        """
+        nodes, weights = np.polynomial.legendre.leggauss(_STEPS)
+        device, n = self.predictor.device, len(self.batch)
+        u = (nodes + 1) / 2
+        share = torch.from_numpy(u**3).float().to(device)
+        weight = torch.from_numpy(1.5 * u**2 * weights)
+        series = torch.arange(n, device=device).repeat_interleave(_STEPS)
+        step = torch.arange(_STEPS, device=device).repeat(n)
+        total = torch.zeros(n, len(self.hideable.names), dtype=torch.float64)
+        for which in self._chunks(torch.stack([series, step], dim=1)):
+            of, at = which.unbind(dim=1)
+            number = self.at[of.cpu()]
+
+            def f(inputs: Inputs, number: Tensor = number) -> Tensor:
+                return self._explained(self._outputs(inputs), number)
+
+            words = self.hideable.slopes(f, of, share[at])
+            total.index_add_(0, of.cpu(), weight[at.cpu()][:, None] * words.double().cpu())
+        return total.numpy()
+
+    def _chunks(self, rows: Tensor) -> Iterator[Tensor]:
+        """Rows for one call of the model each."""
+        _, rows_each, *features = self.hideable.inputs[self.hideable.main].shape
+        each = rows_each * max(math.prod(features), rows_each)  # attention is over pairs of rows
+        size = max(_NUMBERS_AT_ONCE // max(each, 1), 1)
+        return (rows[i : i + size] for i in range(0, len(rows), size))
+
+    def _outputs(self, inputs: Inputs) -> Tensor:
+        """``(n, m[, k])`` in main memory, float32."""
+        output = self.predictor.model(**inputs).float().cpu()
+        shape = inputs["times"].shape
+        mask = inputs.get("mask", torch.ones(shape, dtype=torch.bool)).cpu()
+        return self.predictor.at_last_window(output, mask)
+
+    def _explained(self, output: Tensor, at: Tensor) -> Tensor:
+        """f ``(n,)``, float64, of outputs ``(n, m[, k])`` at the class or number ``at (n,)``."""
+        targets = self.predictor.targets
+        at = at[:, None]
+        if isinstance(targets, NumberTargets):
+            points = targets.to_world(point_of(output, self.predictor.outputs))
+            return points.gather(1, at)[:, 0]
+        logits = output.double() / self.predictor.calibration
+        own = logits.gather(1, at)[:, 0]
+        if logits.shape[1] == 1:
+            return own  # one class has no odds
+        others = logits.scatter(1, at, -torch.inf).logsumexp(dim=1)
+        return own - others
+
+
+def _largest(names: list[str], importance: Floats, count: int | None) -> dict[str, float]:
+    """The ``count`` words of largest size, in that order; words of one name are one."""
+    total: dict[str, float] = {}
+    for name, value in zip(names, importance.tolist(), strict=True):
+        total[name] = total.get(name, 0.0) + value
+    order = sorted(total, key=lambda name: -abs(total[name]))
+    return {name: total[name] for name in order[:count]}

@@ -1,0 +1,109 @@
+"""The kinds of models that can be trained, saved and loaded, by name."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from torch import nn
+
+from roughformer.baselines import SampleEncoder, Transformer
+from roughformer.errors import InputError
+from roughformer.model import RFormer, RFormerConfig
+from roughformer.model.tempo import TempoConfig, TempoFormer
+from roughformer.series import SeriesBatch
+from roughformer.tokens import TokenConfig, Tokenizer
+from roughformer.tokens.tempo import TempoEncoder
+
+__all__ = ["ModelKind", "kind_of", "kind_of_model"]
+
+Options = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class ModelKind:
+    """Classes of its encoder (series -> inputs), its configuration and its module.
+
+    ``fit_encoder(tokens, batch, rates)``: the encoder, fitted to the training part; rates in turns
+    per unit of time if targets are such. ``configure(encoder, model, output, rate_unit)``: the
+    module's configuration from the options of an estimator.
+    """
+
+    encoder: Any
+    config: Any
+    model: Any
+    fit_encoder: Callable[[TokenConfig, SeriesBatch, npt.NDArray[np.float64] | None], Any]
+    configure: Callable[[Any, Options, Options, float], Any]
+
+
+def _attention_config(encoder: Any, model: Options, output: Options, unit: float) -> RFormerConfig:
+    return RFormerConfig(
+        n_features=encoder.n_features,
+        n_static=len(encoder.static),
+        n_spectrum=encoder.n_spectrum,
+        **model,
+        **output,
+    )
+
+
+def _tempo_encoder(
+    tokens: TokenConfig, batch: SeriesBatch, rates: npt.NDArray[np.float64] | None
+) -> TempoEncoder:
+    if rates is None:
+        raise InputError("model='tempo' predicts rates: use RFormerRegressor(rate_like=True)")
+    if tokens.static:
+        raise InputError("a model of rates takes no static covariates; leave static= out")
+    return TempoEncoder.fit(batch, rates)
+
+
+def _tempo_config(encoder: TempoEncoder, model: Options, output: Options, unit: float) -> Any:
+    if output["n_outputs"] != 1:
+        raise InputError(f"a model of rates has one target, got {output['n_outputs']}")
+    if model["causal"]:
+        raise InputError("a model of rates is not causal yet; leave causal= out")
+    return TempoConfig(
+        n_outputs=1,
+        task="regression",
+        uncertainty="histogram",
+        n_bins=encoder.n_rates,
+        bin_low=math.log(encoder.low / unit),
+        bin_step=encoder.step,
+        n_channels=2 * len(encoder.channels),
+        n_spectra=encoder.n_spectra,
+        n_frequencies=encoder.n_frequencies,
+        harmonics=encoder.harmonics,
+        dropout=model["dropout"],
+    )
+
+
+_KINDS = {
+    "rformer": ModelKind(
+        Tokenizer,
+        RFormerConfig,
+        RFormer,
+        lambda tokens, batch, rates: Tokenizer.fit(tokens, batch),
+        _attention_config,
+    ),
+    "tempo": ModelKind(TempoEncoder, TempoConfig, TempoFormer, _tempo_encoder, _tempo_config),
+    "transformer": ModelKind(
+        SampleEncoder,
+        RFormerConfig,
+        Transformer,
+        lambda tokens, batch, rates: SampleEncoder.fit(batch, tokens.static),
+        _attention_config,
+    ),
+}
+
+
+def kind_of(name: str) -> ModelKind:
+    """The kind of that name."""
+    if name not in _KINDS:
+        raise InputError(f"unknown model {name!r}; known are {', '.join(_KINDS)}")
+    return _KINDS[name]
+
+
+def kind_of_model(model: nn.Module) -> str:
+    """The name of a model's kind."""
+    return next(name for name, kind in _KINDS.items() if type(model) is kind.model)

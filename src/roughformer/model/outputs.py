@@ -1,0 +1,121 @@
+"""What a model says: its kinds of output, their losses, and how to read them."""
+
+from typing import Literal, Self
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from torch import Tensor
+from torch.nn import functional as F
+
+__all__ = ["OutputConfig", "deviation_of", "loss_of", "point_of"]
+
+
+class OutputConfig(BaseModel):
+    """Classes or targets of a model, and the uncertainty it tells; shared by all models."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    n_outputs: int = Field(ge=1, description="Classes, or targets of a regression.")
+    task: Literal["classification", "regression"] = "classification"
+    uncertainty: Literal["none", "gaussian", "quantile", "histogram"] = Field(
+        "none",
+        description="What a regression says beside the point: a variance, quantiles, or logits "
+        "of bins.",
+    )
+    quantiles: tuple[float, ...] = Field((0.1, 0.5, 0.9), description="Levels, increasing.")
+    n_bins: int = Field(2, ge=2, description="Bins of a histogram.")
+    bin_low: float = Field(0.0, description="Centre of the first bin, as the loss has targets.")
+    bin_step: float = Field(1.0, gt=0, description="Width of a bin.")
+    causal: bool = Field(
+        False, description="Windows attend to the past only, and each has an output of its own."
+    )
+
+    @model_validator(mode="after")
+    def _outputs_fit(self) -> Self:
+        if self.task == "classification" and self.uncertainty != "none":
+            raise ValueError("a classification has probabilities; uncertainty is for regression")
+        levels = self.quantiles
+        if not levels or not all(0 < q < 1 for q in levels) or list(levels) != sorted(set(levels)):
+            raise ValueError(f"quantiles must increase between 0 and 1, got {levels}")
+        return self
+
+    @property
+    def outputs_per_target(self) -> int:
+        """Numbers that the head gives for each class or target."""
+        sizes = {"none": 1, "gaussian": 2, "quantile": len(self.quantiles)}
+        return sizes.get(self.uncertainty, self.n_bins)
+
+    def centres(self, like: Tensor) -> Tensor:
+        """Centres of the bins ``(n_bins,)``."""
+        places = torch.arange(self.n_bins, device=like.device, dtype=like.dtype)
+        return self.bin_low + self.bin_step * places
+
+
+def point_of(output: Tensor, config: OutputConfig) -> Tensor:
+    """The point prediction ``(..., n_outputs)`` in the output of a regression."""
+    if config.uncertainty == "gaussian":
+        return output[..., 0]
+    if config.uncertainty == "quantile":
+        middle = min(range(len(config.quantiles)), key=lambda i: abs(config.quantiles[i] - 0.5))
+        return output[..., middle]
+    if config.uncertainty == "histogram":
+        return (output.softmax(dim=-1) * config.centres(output)).sum(dim=-1)
+    return output
+
+
+def deviation_of(output: Tensor, config: OutputConfig) -> Tensor | None:
+    """The standard deviation ``(..., n_outputs)`` that a regression tells, if it does."""
+    if config.uncertainty == "gaussian":
+        return (0.5 * output[..., 1].clamp(-10, 10)).exp()
+    if config.uncertainty == "histogram":
+        gap = config.centres(output) - point_of(output, config).unsqueeze(-1)
+        variance = (output.softmax(dim=-1) * gap.square()).sum(dim=-1)
+        # A value is known no better than its bin.
+        return (variance + config.bin_step**2 / 12).sqrt()
+    return None
+
+
+def loss_of(
+    output: Tensor,
+    target: Tensor,
+    config: OutputConfig,
+    class_weight: Tensor | None = None,
+    label_smoothing: float = 0.0,
+) -> Tensor:
+    """Mean loss: cross entropy, squared error, Gaussian likelihood, pinball or histogram loss.
+
+    ``target``: class numbers ``(...)``, negative = not known, or ``(..., n_outputs)``, NaN = not
+    known; what is not known is left out.
+    """
+    if config.task == "classification":
+        flat = target.flatten()
+        known = flat >= 0
+        # The sum over what is known, so that no known target is 0 and not NaN.
+        loss = F.cross_entropy(
+            output.flatten(0, -2),
+            flat.where(known, -100),
+            weight=class_weight,
+            label_smoothing=label_smoothing,
+            reduction="sum",
+        )
+        weight = known.to(output.dtype) if class_weight is None else class_weight[flat[known]]
+        return loss / weight.sum().clamp(min=1e-12)
+    known = ~target.isnan()
+    safe = torch.where(known, target, torch.zeros_like(target))
+    if config.uncertainty == "gaussian":
+        mean, log_variance = output[..., 0], output[..., 1].clamp(-10, 10)
+        loss = 0.5 * (log_variance + (safe - mean).square() * (-log_variance).exp())
+    elif config.uncertainty == "quantile":
+        level = output.new_tensor(config.quantiles)
+        gap = safe.unsqueeze(-1) - output
+        loss = torch.maximum(level * gap, (level - 1) * gap).sum(dim=-1)
+    elif config.uncertainty == "histogram":
+        # Cross entropy to a bell of one bin's width, and Huber's loss of the mean, in bins.
+        gap = (config.centres(output) - safe.unsqueeze(-1)) / config.bin_step
+        label = (-0.5 * gap.square()).softmax(dim=-1)
+        miss = (point_of(output, config) - safe) / config.bin_step
+        huber = F.huber_loss(miss, torch.zeros_like(miss), reduction="none", delta=2.0)
+        loss = huber - (label * output.log_softmax(dim=-1)).sum(dim=-1)
+    else:
+        loss = (output - safe).square()
+    return (loss * known).sum() / known.sum().clamp(min=1)

@@ -1,0 +1,208 @@
+"""Predictor: everything from raw series to predictions, in one object and one directory."""
+
+import os
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from roughformer.checkpoint import load_checkpoint, save_checkpoint
+from roughformer.errors import CheckpointError
+from roughformer.kinds import kind_of, kind_of_model
+from roughformer.model.committee import Committee
+from roughformer.model.inference import run_model
+from roughformer.model.outputs import OutputConfig, deviation_of, point_of
+from roughformer.series import SeriesBatch
+from roughformer.targets import ClassTargets, NumberTargets
+from roughformer.tokens import Tokenizer
+from roughformer.tokens.tempo import TempoEncoder
+from roughformer.windows import Windows
+
+__all__ = ["Predictor", "committee_of"]
+
+_SERIES_AT_ONCE = 1024  # bounds the memory of tokens
+_SOFTEST = 1e-12
+
+
+@dataclass
+class Predictor:
+    """An encoder, a model, and what its numbers mean.
+
+    ``calibration``: temperature of the logits, or factor on standard deviations.
+    """
+
+    encoder: Any
+    model: nn.Module
+    targets: ClassTargets | NumberTargets
+    calibration: float = 1.0
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def outputs(self) -> OutputConfig:
+        """What the model says."""
+        config: OutputConfig = self.model.config  # type: ignore[assignment]
+        return config
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return next(self.model.parameters()).device
+
+    def raw(
+        self, batch: SeriesBatch, *, drop: float = 0.0, seed: int = 0, threads: int | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Outputs of the model ``(B, n[, k])``, or ``(B, L, n[, k])`` if causal, and the mask of
+        real windows ``(B, L)``.
+        """
+        outputs, masks = [], []
+        for i in range(0, max(len(batch), 1), _SERIES_AT_ONCE):
+            part = batch[i : i + _SERIES_AT_ONCE]
+            # Every series keeps its own draw of dropped points wherever the batch is cut.
+            inputs = self.encoder.encode(part, drop=drop, seed=seed + i, threads=threads)
+            outputs.append(run_model(self.model, inputs, self.device))
+            shape = inputs["times"].shape
+            masks.append(inputs.get("mask", torch.ones(shape, dtype=torch.bool)))
+        most = max(m.shape[1] for m in masks)
+        if self.outputs.causal:
+            outputs = [_pad(o, most) for o in outputs]
+        return torch.cat(outputs), torch.cat([_pad(m, most) for m in masks])
+
+    def logits(self, batch: SeriesBatch, **options: Any) -> Tensor:
+        """Calibrated logits ``(B, K)``; those of the last window if causal."""
+        output, mask = self.raw(batch, **options)
+        return self.at_last_window(output, mask) / self.calibration
+
+    def probabilities(self, batch: SeriesBatch, **options: Any) -> npt.NDArray[np.float64]:
+        """``(B, K)``, rows sum to 1."""
+        found = self.logits(batch, **options).double().softmax(dim=-1)
+        return np.asarray(found.numpy())
+
+    def numbers(self, batch: SeriesBatch, **options: Any) -> dict[str, npt.NDArray[np.float64]]:
+        """``point (B, m)``, and ``deviation (B, m)`` or ``quantiles (B, m, q)`` if the model tells
+        them; in units of the world.
+        """
+        output, mask = self.raw(batch, **options)
+        return self.in_world(self.at_last_window(output, mask))
+
+    def in_world(self, output: Tensor) -> dict[str, npt.NDArray[np.float64]]:
+        """``numbers`` for outputs ``(..., m[, k])`` of the model."""
+        assert isinstance(self.targets, NumberTargets)
+        point = self.targets.to_world(point_of(output, self.outputs))
+        found = {"point": point.numpy()}
+        deviation = deviation_of(output, self.outputs)
+        if deviation is not None:
+            wide = deviation * self.calibration
+            found["deviation"] = self.targets.deviation_to_world(wide, point).numpy()
+        if self.outputs.uncertainty == "quantile":
+            levels = self.targets.to_world(output.movedim(-1, 0).movedim(0, -2))
+            found["quantiles"] = levels.movedim(-2, -1).numpy()
+        return found
+
+    def describe(self, output: Tensor, number: int = 0) -> str:
+        """The prediction of one series in words, from the model's outputs ``(n[, k])`` for it: the
+        class and its probability, or the target of that number and how sure it is.
+        """
+        if isinstance(self.targets, ClassTargets):
+            shares = (output.double() / self.calibration).softmax(dim=0)
+            best = int(shares.argmax())
+            return f"{self.targets.labels[best]} (probability {float(shares[best]):.2f})"
+        found = {name: x[0, number] for name, x in self.in_world(output.unsqueeze(0)).items()}
+        text = f"{found['point']:.4g}"
+        if "deviation" in found:
+            text += f" ± {found['deviation']:.2g}"
+        if "quantiles" in found:
+            text += f" ({found['quantiles'][0]:.4g} to {found['quantiles'][-1]:.4g})"
+        return text if self.outputs.n_outputs == 1 else f"target {number}: {text}"
+
+    def window_edges(self, batch: SeriesBatch) -> list[npt.NDArray[np.float64]]:
+        """For each series the edges ``(L + 1,)`` of the windows that its tokens stand for, in the
+        unit of its times. A token of one sample stands for the time since the sample before.
+        """
+        if isinstance(self.encoder, Tokenizer):
+            rule = self.encoder.config.rule
+        elif isinstance(self.encoder, TempoEncoder):
+            rule = Windows.by_count(max(self.encoder.n_windows, 1))
+        else:
+            times = (batch.series(b)[0] for b in range(len(batch)))
+            return [np.concatenate([t[:1], t]) for t in times]
+        cuts = rule.place(batch)
+        return [cuts.of(b) for b in range(len(batch))]
+
+    def at_last_window(self, output: Tensor, mask: Tensor) -> Tensor:
+        """``(B, n[, k])``: of a causal model's outputs ``(B, L, n[, k])`` those of the last window
+        that ``mask (B, L)`` says is real; other models' outputs as they are.
+        """
+        if not self.outputs.causal:
+            return output
+        at = (mask.sum(dim=1) - 1).clamp(min=0)
+        return output[torch.arange(len(output)), at]
+
+    @property
+    def _members(self) -> list[nn.Module]:
+        return list(self.model.members) if isinstance(self.model, Committee) else [self.model]
+
+    # On disk
+
+    def save(self, directory: str | os.PathLike[str]) -> None:
+        """``config.json``, ``model.safetensors`` and a manifest; complete or not at all."""
+        config = {
+            "kind": kind_of_model(self._members[0]),
+            "members": len(self._members),
+            "encoder": self.encoder.model_dump(mode="json"),
+            "model": self.outputs.model_dump(mode="json"),
+            "targets": self.targets.model_dump(mode="json"),
+            "calibration": self.calibration,
+            "facts": self.facts,
+        }
+        save_checkpoint(directory, config, {"model": dict(self.model.state_dict())})
+
+    @classmethod
+    def load(cls, directory: str | os.PathLike[str], device: str = "cpu") -> "Predictor":
+        """What ``save`` wrote; ``CheckpointError`` if it is damaged or something else."""
+        saved = load_checkpoint(directory)
+        try:
+            kind = kind_of(saved.config["kind"])
+            encoder = kind.encoder.model_validate(saved.config["encoder"])
+            config = kind.config.model_validate(saved.config["model"])
+            members = [kind.model(config) for _ in range(saved.config["members"])]
+            model = members[0] if len(members) == 1 else Committee(members)
+            model.load_state_dict(saved.tensors["model"])
+            raw = saved.config["targets"]
+            how = ClassTargets if raw["kind"] == "classes" else NumberTargets
+            predictor = cls(
+                encoder,
+                model.eval().to(device),
+                how.model_validate(raw),
+                float(saved.config["calibration"]),
+                dict(saved.config["facts"]),
+            )
+        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+            first = str(error).splitlines()[0] if str(error) else repr(error)
+            raise CheckpointError(
+                f"{os.fspath(directory)} is complete but is no model that this version of "
+                f"roughformer can read: {first}"
+            ) from error
+        return predictor
+
+
+def committee_of(predictors: list[Predictor]) -> Predictor:
+    """One predictor that answers for all; they share encoder, targets and configuration."""
+    first = predictors[0]
+    if len(predictors) == 1:
+        return first
+    factors = [p.calibration for p in predictors]
+    classes = isinstance(first.targets, ClassTargets)
+    # Temperatures belong to the members; the factor on deviations to what they say together.
+    committee = Committee([p.model for p in predictors], factors if classes else ())
+    factor = 1.0 if classes else float(np.mean(factors))
+    return replace(first, model=committee.to(first.device).eval(), calibration=factor)
+
+
+def _pad(x: Tensor, length: int) -> Tensor:
+    """``(B, L, ...)`` with zeros up to ``length``."""
+    if x.shape[1] == length:
+        return x
+    return torch.cat([x, x.new_zeros(len(x), length - x.shape[1], *x.shape[2:])], dim=1)

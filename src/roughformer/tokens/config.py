@@ -1,0 +1,125 @@
+"""What tokens are made of, as plain data: it goes into config.json, TOML files and reports."""
+
+from typing import Annotated, Any, Literal, Self
+
+import numpy as np
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from roughformer.errors import InputError
+from roughformer.lifts import View
+from roughformer.windows import Windows
+
+__all__ = ["SpectrumConfig", "TokenConfig", "WindowRule", "plain_windows"]
+
+WindowRule = int | dict[Literal["duration", "points"], float] | tuple[float, ...]
+
+
+def plain_windows(windows: Any) -> Any:
+    """A ``Windows`` (or what ``Windows.of`` takes) as plain data.
+
+    A count is a number, ``{"duration": 60.0}`` and ``{"points": 100}`` say what they are, a tuple
+    is shared cut times.
+    """
+    if windows is None or isinstance(windows, dict):
+        return windows
+    rule = Windows.of(windows)
+    if rule.rule == "count":
+        return int(rule.amount)
+    if rule.rule in ("duration", "points"):
+        return {rule.rule: rule.amount}
+    if not rule.shared or rule.cuts[0].dtype.kind == "M":
+        raise InputError(
+            "a model needs one rule for all series, also those to come: windows by count, "
+            "duration or points, or one row of cut times as numbers shared by all series"
+        )
+    return tuple(float(t) for t in rule.cuts[0])
+
+
+class SpectrumConfig(BaseModel):
+    """The spectrum of a path: log power ``|∫ e^{iωu} dx(u)|²`` for each channel and frequency ω.
+
+    These are signature words of the path lifted by harmonic clocks, exact for irregular samples.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    axis: Literal["linear", "log"] = Field(
+        "linear",
+        description="How frequencies are spaced. On the log axis a change of tempo is a shift.",
+    )
+    count: int = Field(1024, ge=2, description="How many frequencies.")
+    low: float | None = Field(
+        None, gt=0, description="Lowest, in turns per unit of time; None: from the training part."
+    )
+    high: float | None = Field(None, gt=0, description="Highest; None: from the training part.")
+    floor: float = Field(
+        1.0,
+        gt=0,
+        description="Power below this share of the channel's mean power hardly counts. 1: only "
+        "peaks speak, which sampling and noise leave alone; small: valleys speak too.",
+    )
+
+    @model_validator(mode="after")
+    def _increases(self) -> Self:
+        if self.low is not None and self.high is not None and not self.low < self.high:
+            raise ValueError(
+                f"the spectrum's low must be below its high, got {self.low:g}, {self.high:g}"
+            )
+        return self
+
+
+class TokenConfig(BaseModel):
+    """Windows, depth, views and lifts of the tokens of a model."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    windows: Annotated[WindowRule, BeforeValidator(plain_windows)] = Field(
+        75, description="A count, {'duration': d}, {'points': n}, or cut times."
+    )
+    depth: int = Field(
+        2, ge=0, description="Truncation level of the signatures; 0 for none, with observations."
+    )
+    views: tuple[View, ...] = Field(("global", "local"), min_length=1)
+    transform: Literal["signature", "logsignature"] = "signature"
+    time: Literal["unit", "span", "none"] = Field(
+        "unit",
+        description="Time as a channel: in one unit for all series (kept with the model), as a "
+        "fraction of each series' own span, or not at all.",
+    )
+    lags: tuple[float, ...] = Field((), description="Delays, in units of time, of lag channels.")
+    counts: bool = Field(False, description="Numbers of observations as channels.")
+    basepoint: bool = Field(False, description="Windows start at the origin: levels are kept.")
+    clock: int = Field(0, ge=0, description="Harmonic clocks of each local window.")
+    observations: bool = Field(
+        False,
+        description="Words of each channel on the clock of its own observations: for series that "
+        "are mostly missing.",
+    )
+    spectrum: SpectrumConfig | None = None
+    static: tuple[str, ...] = Field((), description="Static covariates that the model takes.")
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if len(set(self.views)) != len(self.views):
+            raise ValueError(f"views must be one or both of global and local, got {self.views}")
+        if self.clock and "local" not in self.views:
+            raise ValueError("clock words belong to the local view; add it, or set clock to 0")
+        if self.depth == 0 and not self.observations:
+            raise ValueError("depth 0 leaves no tokens; it is for observations=True only")
+        if any(not np.isfinite(lag) or lag <= 0 for lag in self.lags):
+            raise ValueError(f"lags are positive delays in time, got {self.lags}")
+        return self
+
+    @property
+    def rule(self) -> Windows:
+        """The windows as the engine takes them."""
+        if isinstance(self.windows, int):
+            return Windows.by_count(self.windows)
+        if isinstance(self.windows, dict):
+            ((kind, amount),) = self.windows.items()
+            return (
+                Windows.by_duration(amount)
+                if kind == "duration"
+                else Windows.by_points(int(amount))
+            )
+        return Windows.explicit(self.windows)

@@ -1,0 +1,66 @@
+"""The spectrum of whole paths: log power of their clock words on an ordered frequency axis."""
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from roughformer.series import SeriesBatch
+from roughformer.signatures.spectrum import spectrum_words
+from roughformer.tokens.config import SpectrumConfig
+
+__all__ = ["frequencies", "log_power", "spectrum_range"]
+
+
+def spectrum_range(config: SpectrumConfig, batch: SeriesBatch) -> SpectrumConfig:
+    """Fill in the lowest and highest frequency from the median span T and step of the series.
+
+    Linear axis: spacing 1 / 2T, finer than a peak is wide, up to half a turn a step. Log axis:
+    from two turns over T to a quarter turn a step.
+    """
+    start, end = batch.span
+    span = float(np.median(end - start)) or 1.0
+    step = span / max(float(np.median(batch.lengths)) - 1.0, 1.0)
+    count = config.count
+    if config.axis == "linear":
+        low = config.low or 0.5 / span
+        limit = max(0.5 / step, 2 * low)
+        if config.high is None:
+            count = max(min(count, int(np.floor(limit / low + 1e-9))), 2)
+        high = config.high or low * count
+    else:
+        low = config.low or 2.0 / span
+        high = config.high or max(0.25 / step, 2 * low)
+    return config.model_copy(update={"count": count, "low": low, "high": max(high, low * 1.001)})
+
+
+def frequencies(config: SpectrumConfig) -> npt.NDArray[np.float64]:
+    """The angular frequencies ``(J,)`` of a fitted configuration."""
+    assert config.low is not None
+    assert config.high is not None
+    if config.axis == "linear":
+        turns = np.linspace(config.low, config.high, config.count)
+    else:
+        turns = np.geomspace(config.low, config.high, config.count)
+    return np.asarray(2 * np.pi * turns)
+
+
+def log_power(
+    batch: SeriesBatch,
+    config: SpectrumConfig,
+    *,
+    drop: float = 0.0,
+    seed: int = 0,
+    threads: int | None = None,
+) -> Tensor:
+    """``(B, C, J)``: log(1 + |w|² / (floor · mean |w|²)), w the clock words of a whole path.
+
+    The mean is over the frequencies of a channel, so that gain does not matter; a channel that
+    does not move, or is never observed, has no spectrum: all 0.
+    """
+    words = spectrum_words(batch, frequencies(config), drop=drop, seed=seed, threads=threads)
+    power = torch.from_numpy(words).square().sum(dim=-1)
+    mean = power.mean(dim=-1, keepdim=True)
+    alive = mean > 0
+    share = power / mean.where(alive, torch.ones_like(mean))
+    return (share / config.floor).log1p() * alive

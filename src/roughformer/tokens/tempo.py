@@ -1,0 +1,195 @@
+"""TempoEncoder: spectra of windows on a logarithmic frequency axis, where tempo is a shift.
+
+A target that is a rate (a heart rate, a rotation speed) scales with time: play the series faster
+by a factor f and the rate is multiplied by f. On the axis log ω the spectrum moves by log f and
+nothing else changes, so a model that treats all places of the axis alike carries over to tempos,
+and to patients, that it has not seen.
+"""
+
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from pydantic import BaseModel, ConfigDict, Field
+from torch import Tensor
+
+from roughformer.errors import InputError
+from roughformer.series import SeriesBatch
+from roughformer.signatures.spectrum import spectrum_words
+from roughformer.tokens.pieces import pieces_between
+from roughformer.tokens.tokenizer import check_series
+
+__all__ = ["TempoEncoder"]
+
+_FLOOR = 1e-3  # of the mean power: below it is noise
+_SERIES_AT_ONCE = 512
+_MARGIN = 0.35  # the axis goes on by e^0.35 = 1.4 beyond the rates of the training part
+
+
+class TempoEncoder(BaseModel):
+    """Series -> ``spectra (B, K, 2C, J)``: log power of K windows for J frequencies.
+
+    Windows: ``n_windows`` of equal duration over the span of a series, those that lie half a window
+    later, and the whole span: K = 2 n_windows (1 if n_windows is 0). Each is tapered by a Hann
+    window, which is a sum of clock words: h(u) = 1/2 - 1/2 cos(2πu/T), so that
+    ∫ h e^{iωu} dx takes the words at ω and ω ± 2π/T. Channels: x, and its variation ∫ |dx|, whose
+    spectrum has the rhythm of what is fast in x. The chord of x over the window is taken off, so
+    that drift has no spectrum. Frequencies: ``low`` e^{step·j} turns per unit of time.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    channels: tuple[str, ...] = Field(min_length=1)
+    static: tuple[str, ...] = ()
+    n_windows: int = Field(4, ge=0)
+    low: float = Field(gt=0, description="Lowest rate, in turns per unit of time.")
+    step: float = Field(0.02, gt=0, description="Ratio of neighbouring frequencies, its logarithm.")
+    n_rates: int = Field(ge=2, description="Rates that a model may answer with.")
+    harmonics: int = Field(4, ge=1, description="Multiples of a rate that are looked at.")
+
+    @classmethod
+    def fit(
+        cls,
+        batch: SeriesBatch,
+        rates: npt.NDArray[np.float64],
+        static: tuple[str, ...] = (),
+        **options: Any,
+    ) -> Self:
+        """``rates``: those of the training part, in turns per unit of time."""
+        check_series(batch, batch.channels, static)
+        known = rates[np.isfinite(rates)]
+        if len(known) == 0 or not (known > 0).all():
+            raise InputError("rate-like targets must be positive numbers, and at least one known")
+        step = float(options.pop("step", 0.02))
+        low = float(known.min()) * np.exp(-_MARGIN)
+        high = float(known.max()) * np.exp(_MARGIN)
+        n_rates = int(np.ceil(np.log(high / low) / step)) + 1
+        span = batch.span[1] - batch.span[0]
+        turns = float(np.median(span)) * float(np.median(known))
+        if turns < 2:
+            raise InputError(
+                f"the median series lasts {turns:.2g} turns of the median rate; a rate needs at "
+                "least two. Is rate_unit right (turns per unit of time of a target of 1)?"
+            )
+        return cls(
+            channels=batch.channels, static=static, low=low, step=step, n_rates=n_rates, **options
+        )
+
+    @property
+    def n_spectra(self) -> int:
+        """K."""
+        return max(2 * self.n_windows, 1)
+
+    @property
+    def n_frequencies(self) -> int:
+        """J: the rates and their harmonics."""
+        return self.n_rates + int(np.ceil(np.log(self.harmonics) / self.step))
+
+    def encode(
+        self, batch: SeriesBatch, *, drop: float = 0.0, seed: int = 0, threads: int | None = None
+    ) -> dict[str, Tensor]:
+        """``spectra (B, K, 2C, J)``, ``times (B, K)`` (ends of the windows as shares of the span),
+        and ``static (B, S)`` if there are covariates.
+        """
+        check_series(batch, self.channels, self.static)
+        shape = (len(batch), self.n_spectra, 2 * len(self.channels), self.n_frequencies)
+        spectra = np.empty(shape, dtype=np.float32)
+        if drop:
+            batch = batch.drop_points(drop, seed)
+        for i in range(0, len(batch), _SERIES_AT_ONCE):
+            part = slice(i, min(i + _SERIES_AT_ONCE, len(batch)))
+            spectra[part] = self._spectra(batch[part], threads)
+        ends = np.array([1.0])
+        if self.n_windows:
+            k = np.arange(1, self.n_windows + 1) / self.n_windows
+            ends = np.concatenate([k, k[:-1] + 0.5 / self.n_windows, [1.0]])
+        inputs = {
+            "spectra": torch.from_numpy(spectra),
+            "times": torch.from_numpy(np.tile(ends, (len(batch), 1)).astype(np.float32)),
+        }
+        if self.static:
+            assert batch.static is not None
+            at = [batch.static_names.index(name) for name in self.static]
+            inputs["static"] = torch.from_numpy(batch.static[:, at].astype(np.float32))
+        return inputs
+
+    def warp(
+        self, inputs: dict[str, Tensor], faster: npt.NDArray[np.float64]
+    ) -> tuple[dict[str, Tensor], npt.NDArray[np.float64]]:
+        """Inputs of the series played faster by the given factors ``(B,)``, rounded to whole steps
+        of the axis, and the factors as rounded. What comes in from beyond the axis is its mean.
+        """
+        shift = np.round(np.log(faster) / self.step).astype(np.int64)
+        spectra = inputs["spectra"]
+        n, k, c, j = spectra.shape
+        at = torch.arange(j)[None, :] - torch.from_numpy(shift)[:, None]
+        inside = (at >= 0) & (at < j)
+        index = at.clamp(0, j - 1)[:, None, None, :].expand(n, k, c, j)
+        moved = torch.gather(spectra, 3, index)
+        mean = spectra.mean(dim=-1, keepdim=True)
+        moved = torch.where(inside[:, None, None, :], moved, mean)
+        return inputs | {"spectra": moved}, np.exp(shift * self.step)
+
+    def _spectra(self, batch: SeriesBatch, threads: int | None) -> npt.NDArray[np.float32]:
+        """Log power, relative to its mean over the axis."""
+        lifted = with_variation(batch)
+        start, end = lifted.span
+        span = end - start
+        n = self.n_windows
+        shares = [np.array([0.0, 1.0])]
+        if n:
+            whole = np.arange(n + 1) / n
+            shares = [whole, whole[:-1] + 0.5 / n, *shares] if n > 1 else [whole, *shares]
+        found = []
+        # Without duration there are no windows, and no spectrum.
+        alive = span > 0
+        safe = np.where(alive, span, 1.0)
+        for cuts in shares:
+            power = self._power(lifted, start[:, None] + safe[:, None] * cuts[None, :], threads)
+            found.append(np.where(alive[:, None, None, None], power, 0.0))
+        power = np.concatenate(found, axis=1)
+        mean = power.mean(axis=-1, keepdims=True)
+        share = np.divide(power, mean, out=np.zeros_like(power), where=mean > 0)
+        return np.where(mean > 0, np.log(share + _FLOOR), 0.0).astype(np.float32)
+
+    def _power(
+        self, batch: SeriesBatch, cuts: npt.NDArray[np.float64], threads: int | None
+    ) -> npt.NDArray[np.float64]:
+        """|∫ h e^{iωu} d(x - chord)|² over windows between ``cuts (B, W + 1)``: (B, W, C, J)."""
+        n, c, j = len(batch), batch.n_channels, self.n_frequencies
+        duration = np.diff(cuts, axis=1)
+        omega = 2 * np.pi * self.low * np.exp(self.step * np.arange(j))
+        # Windows have the duration of their series: series of one duration share a call.
+        power = np.empty((n, duration.shape[1], c, j))
+        lasting, group = np.unique(duration[:, 0].round(9), return_inverse=True)
+        for number, value in enumerate(lasting):
+            which = np.flatnonzero(group == number)
+            delta = 2 * np.pi / value
+            used = np.stack([omega, omega + delta, omega - delta])  # (3, J)
+            pieces = pieces_between(batch[which], cuts[which])
+            pairs = spectrum_words(pieces, used.ravel(), threads=threads)
+            pairs = pairs.reshape(len(which), -1, c, 3, j, 2)
+            ends = pieces.values[pieces.offsets[1:] - 1] - pieces.values[pieces.offsets[:-1]]
+            rise = ends.reshape(len(which), -1, c).astype(np.float64)
+            z = pairs[..., 0] + 1j * pairs[..., 1]
+            flat = (np.exp(1j * used * value) - 1) / (1j * used)  # ∫ e^{iωu} du
+            z = z - (rise / value)[..., None, None] * flat
+            tapered = 0.5 * z[..., 0, :] - 0.25 * (z[..., 1, :] + z[..., 2, :])
+            power[which] = tapered.real**2 + tapered.imag**2
+        return power
+
+
+def with_variation(batch: SeriesBatch) -> SeriesBatch:
+    """The series, gaps filled, and the variation ∫ |dx| of each channel as further channels."""
+    values = batch.filled().astype(np.float64)
+    rise = np.abs(np.diff(values, axis=0, prepend=values[:1]))
+    rise[batch.offsets[:-1]] = 0.0
+    total = np.cumsum(rise, axis=0)
+    total -= np.repeat(total[batch.offsets[:-1]], batch.lengths, axis=0)
+    return SeriesBatch(
+        batch.times,
+        np.concatenate([values, total], axis=1).astype(np.float32),
+        batch.offsets,
+        channels=[*batch.channels, *(f"variation of {c}" for c in batch.channels)],
+    )

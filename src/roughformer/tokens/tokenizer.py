@@ -1,0 +1,197 @@
+"""Tokenizer: a token configuration with what it took from the training part."""
+
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from pydantic import BaseModel, ConfigDict, Field
+from torch import Tensor
+
+from roughformer.errors import InputError
+from roughformer.lifts import Basepoint, Clock, Counts, Lag, Lift, Time, View
+from roughformer.series import SeriesBatch
+from roughformer.signatures.api import multiview_signature
+from roughformer.signatures.features import feature_count, feature_names, layout_of
+from roughformer.tokens.config import TokenConfig
+from roughformer.tokens.observations import WORDS, ValueRange, observation_words
+from roughformer.tokens.spectrum import log_power, spectrum_range
+from roughformer.tokens.static import StaticEncoder
+from roughformer.words import all_words, lyndon_words
+
+__all__ = ["Tokenizer", "check_series"]
+
+
+class Tokenizer(BaseModel):
+    """Series -> inputs of a model. Plain data: ``model_dump`` and ``model_validate`` store it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    config: TokenConfig
+    channels: tuple[str, ...] = Field(min_length=1)
+    time_unit: float = Field(gt=0, description="Median span of the training series.")
+    static_encoder: StaticEncoder = StaticEncoder()
+    value_range: ValueRange | None = Field(None, description="Of the channels, with observations.")
+
+    @classmethod
+    def fit(cls, config: TokenConfig, batch: SeriesBatch) -> Self:
+        """Take channel names, the unit of time and the range of the spectrum from ``batch``."""
+        if len(batch) == 0:
+            raise InputError("a model needs at least one series to be fitted to, got none")
+        check_series(batch, batch.channels, config.static)
+        start, end = batch.span
+        span = end - start
+        unit = float(np.median(span[span > 0])) if (span > 0).any() else 1.0
+        if config.spectrum is not None:
+            fitted = spectrum_range(config.spectrum, batch)
+            config = config.model_copy(update={"spectrum": fitted})
+        return cls(
+            config=config,
+            channels=batch.channels,
+            time_unit=unit,
+            static_encoder=StaticEncoder.fit(batch, config.static),
+            value_range=ValueRange.fit(batch) if config.observations else None,
+        )
+
+    @property
+    def lifts(self) -> dict[View, tuple[Lift, ...]]:
+        """The lifts of each view, with the fitted unit of time."""
+        config = self.config
+        shared: list[Lift] = []
+        if config.time != "none":
+            shared.append(Time(self.time_unit if config.time == "unit" else None))
+        shared += [Lag(delay) for delay in config.lags]
+        if config.counts:
+            shared.append(Counts())
+        if config.basepoint:
+            shared.append(Basepoint())
+        local = [*shared, Clock(config.clock)] if config.clock else shared
+        every: dict[View, tuple[Lift, ...]] = {"global": tuple(shared), "local": tuple(local)}
+        return {view: every[view] for view in config.views}
+
+    @property
+    def n_features(self) -> int:
+        """Features of a token."""
+        config = self.config
+        words = sum(len(WORDS[view]) for view in config.views) * len(self.channels)
+        found = words if config.observations else 0
+        if config.depth:
+            found += feature_count(
+                self.channels, config.depth, config.views, self.lifts, config.transform
+            )
+        return found
+
+    @property
+    def names(self) -> list[str]:
+        """A name for each feature of a token, by its word."""
+        config = self.config
+        found: list[str] = []
+        if config.depth:
+            found = feature_names(
+                self.channels, config.depth, config.views, self.lifts, config.transform
+            )
+        if config.observations:
+            found += [
+                f"{view}:{word} of {channel}"
+                for view in config.views
+                for channel in self.channels
+                for word in WORDS[view]
+            ]
+        return found
+
+    @property
+    def static(self) -> tuple[str, ...]:
+        """Names of the numbers that static covariates become."""
+        return tuple(self.static_encoder.names)
+
+    def feature_channels(self) -> list[tuple[int, ...]]:
+        """For each feature of a token, in the order of ``names``: the numbers of the channels that
+        its word has letters of (also lagged and counted ones). Time is no channel: (time,) has ().
+        """
+        config, c = self.config, len(self.channels)
+        found: list[tuple[int, ...]] = []
+        counted = [(k,) for view in config.views for k in range(c) for _ in WORDS[view]]
+        if config.depth == 0:
+            return list(counted)
+        layout = layout_of(self.channels, config.depth, config.views, self.lifts, config.transform)
+        listed = all_words if config.transform == "signature" else lyndon_words
+        for view in layout.views:
+            first = int(layout.lifts[view].time is not None)  # time is the first letter
+            for word in listed(layout.dim(view), config.depth):
+                # Channels, then their lags, then their counts: each a block of all channels.
+                used = {(letter - first) % c for letter in word if letter >= first}
+                found.append(tuple(sorted(used)))
+        for view in layout.views:
+            words_each = layout.clock_size(view) // c
+            found += [(channel,) for channel in range(c) for _ in range(words_each)]
+        return found + (list(counted) if config.observations else [])
+
+    @property
+    def n_spectrum(self) -> int:
+        """Powers of the spectrum: channels x frequencies."""
+        spectrum = self.config.spectrum
+        return 0 if spectrum is None else len(self.channels) * spectrum.count
+
+    def encode(
+        self, batch: SeriesBatch, *, drop: float = 0.0, seed: int = 0, threads: int | None = None
+    ) -> dict[str, Tensor]:
+        """``tokens (B, L, F)``, their ``times (B, L)``, and where they apply ``mask (B, L)``,
+        ``spectrum (B, C, J)`` and ``static (B, S)``; all in main memory.
+
+        ``drop`` of each series' points are left out, chosen by ``seed``.
+        """
+        check_series(batch, self.channels, self.config.static)
+        config = self.config
+        rule = config.rule
+        options: dict[str, Any] = {"drop": drop, "seed": seed, "threads": threads}
+        cuts = rule.place(batch)
+        parts = []
+        if config.depth:
+            parts.append(
+                multiview_signature(
+                    batch,
+                    rule,
+                    config.depth,
+                    config.views,
+                    lifts=self.lifts,
+                    transform=config.transform,
+                    dtype=np.float32,
+                    **options,
+                )
+            )
+        if self.value_range is not None:
+            thinned = batch.drop_points(drop, seed) if drop else batch
+            parts.append(observation_words(thinned, cuts, config.views, self.value_range))
+        tokens = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
+        since = cuts.since(cuts.origin)
+        inputs = {
+            "tokens": torch.from_numpy(tokens),
+            "times": _tensor((since[:, 1:] - since[:, :1]) / self.time_unit),
+        }
+        if not cuts.equal:
+            real = np.arange(cuts.most)[None, :] < cuts.n_windows[:, None]
+            inputs["mask"] = torch.from_numpy(real)
+        if config.spectrum is not None:
+            inputs["spectrum"] = log_power(batch, config.spectrum, **options)
+        if config.static:
+            inputs["static"] = torch.from_numpy(self.static_encoder.encode(batch))
+        return inputs
+
+
+def check_series(batch: SeriesBatch, channels: tuple[str, ...], static: tuple[str, ...]) -> None:
+    """``InputError`` if the series are not of the kind that a model was fitted to."""
+    if batch.channels != channels:
+        raise InputError(
+            f"the model was fitted to the channels {list(channels)}, these series have "
+            f"{list(batch.channels)}"
+        )
+    missing = [name for name in static if name not in batch.static_names]
+    if missing:
+        raise InputError(
+            f"the model takes the static covariates {list(static)}; {missing} are not in these "
+            f"series, which have {list(batch.static_names)}"
+        )
+
+
+def _tensor(array: npt.NDArray[Any]) -> Tensor:
+    return torch.from_numpy(np.ascontiguousarray(array, dtype=np.float32))

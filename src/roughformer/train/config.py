@@ -1,0 +1,88 @@
+"""How a model is trained, as plain data."""
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+__all__ = ["Augmentation", "TrainConfig"]
+
+
+def _as_range(rate: Any) -> Any:
+    """One number is the range from itself to itself."""
+    return (rate, rate) if isinstance(rate, int | float) and not isinstance(rate, bool) else rate
+
+
+class Augmentation(BaseModel):
+    """Changes of the training series, drawn anew all the time; none by default."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    drop: Annotated[tuple[float, float], BeforeValidator(_as_range)] = Field(
+        (0.0, 0.0),
+        description="Share of the points left out: a number, or a range that shares are drawn "
+        "from, anew for every few batches.",
+    )
+    jitter: float = Field(
+        0.0, ge=0, description="Noise on the values, in standard deviations of their channel."
+    )
+    channel_dropout: float = Field(
+        0.0, ge=0, lt=1, description="Chance that a channel of a series is not observed at all."
+    )
+    warp: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="Time runs faster by a factor between 1 - warp and 1 + warp; with rate-like "
+        "targets (estimators: rate_like=True) the target is scaled along.",
+    )
+
+    draws: int = Field(
+        0,
+        ge=0,
+        description="0: everything is drawn anew in each epoch. n: n changed copies of the "
+        "training part are made once and used in turn, their drop rates evenly over the range.",
+    )
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        low, high = self.drop
+        if not 0 <= low <= high < 1:
+            raise ValueError(f"drop must be in [0, 1), a range increasing, got {self.drop}")
+        return self
+
+    def __bool__(self) -> bool:
+        """Whether the series change from epoch to epoch."""
+        return self.drop[1] > 0 or self.jitter > 0 or self.channel_dropout > 0 or self.warp > 0
+
+
+class TrainConfig(BaseModel):
+    """Optimiser, schedule, stopping and augmentation. The defaults are the best recipe we know."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    epochs: int = Field(60, ge=1, description="At most so many passes over the training part.")
+    batch_size: int = Field(32, ge=1)
+    learning_rate: float = Field(2e-3, gt=0, description="Highest rate of the schedule.")
+    weight_decay: float = Field(0.01, ge=0)
+    schedule: Literal["onecycle", "cosine", "constant"] = Field(
+        "onecycle", description="onecycle: up over 30 % and down; cosine: up over 5 % and down."
+    )
+    clip_norm: float = Field(1.0, gt=0, description="Largest norm of the gradient.")
+    label_smoothing: float = Field(0.0, ge=0, lt=1)
+    patience: int | None = Field(
+        20, ge=1, description="Stop after so many epochs without a better validation; None: never."
+    )
+    max_seconds: float | None = Field(
+        None,
+        gt=0,
+        description="A budget of time: the schedule is compressed to it. What fits in depends on "
+        "the machine, so a run with a budget is not repeatable bit for bit.",
+    )
+    seed: int = Field(0, ge=0, lt=2**63)
+    precision: Literal["float32", "bfloat16"] = "float32"
+    compile: bool = Field(False, description="torch.compile: slower on a CPU at usual sizes.")
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    save_seconds: float = Field(
+        60.0, ge=0, description="Inside an epoch the state is saved when so much time has passed."
+    )
+    augment: Augmentation = Augmentation()

@@ -1,0 +1,117 @@
+"""A validation part of the training series: by class, or by group."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from roughformer.errors import InputError
+
+__all__ = ["fold_validation", "split_validation"]
+
+Index = npt.NDArray[np.int64]
+
+
+def split_validation(
+    n: int,
+    fraction: float,
+    seed: int,
+    *,
+    classes: npt.NDArray[Any] | None = None,
+    groups: npt.NDArray[Any] | None = None,
+) -> tuple[Index, Index]:
+    """Numbers of the training and the validation series, increasing.
+
+    ``groups (n,)``: whole groups are held out, so that a patient is never on both sides; as many
+    as come nearest to the fraction. ``classes (n,)``: each class gives its share, and a class with
+    one series stays in training. The same arguments give the same split.
+    """
+    if not 0 <= fraction < 1:
+        raise InputError(f"the validation fraction must be in [0, 1), got {fraction!r}")
+    everything = np.arange(n)
+    if fraction == 0 or n < 2:
+        return everything, everything[:0]
+    rng = np.random.default_rng([seed, 0x5EED])
+    if groups is not None:
+        held = _groups(np.asarray(groups), n, fraction, rng)
+    elif classes is not None:
+        held = _by_class(np.asarray(classes), fraction, rng)
+    else:
+        held = np.zeros(n, dtype=bool)
+        held[rng.permutation(n)[: _share(n, fraction)]] = True
+    return everything[~held], everything[held]
+
+
+def fold_validation(
+    n: int,
+    folds: int,
+    seed: int,
+    *,
+    classes: npt.NDArray[Any] | None = None,
+    groups: npt.NDArray[Any] | None = None,
+) -> list[tuple[Index, Index]]:
+    """Training and validation series of each of ``folds`` parts; every series validates once.
+
+    Groups stay together; without groups, classes are spread evenly.
+    """
+    from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold
+
+    everything = np.arange(n)
+    if groups is not None:
+        kinds = len(np.unique(np.asarray(groups)))
+        if len(groups) != n or kinds < folds:
+            raise InputError(f"{folds} members need as many groups, got {kinds} of {n} series")
+        splits = GroupKFold(folds, shuffle=True, random_state=seed).split(everything, None, groups)
+    elif n < folds:
+        raise InputError(f"{folds} members need at least as many series, got {n}")
+    elif classes is not None and np.bincount(classes).min() >= folds:
+        splits = StratifiedKFold(folds, shuffle=True, random_state=seed).split(everything, classes)
+    else:
+        splits = KFold(folds, shuffle=True, random_state=seed).split(everything)
+    return [(np.sort(a), np.sort(b)) for a, b in splits]
+
+
+def _share(n: int, fraction: float) -> int:
+    """At least one, and at least one stays."""
+    return min(max(round(n * fraction), 1), n - 1)
+
+
+def _groups(
+    groups: npt.NDArray[Any], n: int, fraction: float, rng: np.random.Generator
+) -> npt.NDArray[np.bool_]:
+    if len(groups) != n:
+        raise InputError(f"groups must name the group of each of {n} series, got {len(groups)}")
+    names, member = np.unique(groups, return_inverse=True)
+    if len(names) < 2:
+        raise InputError(
+            "there is one group only, so nothing can be held out for validation; give more "
+            "groups, a validation set, or validation=0"
+        )
+    size = np.bincount(member)
+    order = rng.permutation(len(names))
+    total = np.cumsum(size[order])
+    count = int(np.abs(total - fraction * n).argmin()) + 1
+    chosen = order[: min(count, len(names) - 1)]
+    return np.asarray(np.isin(member, chosen))
+
+
+def _by_class(
+    classes: npt.NDArray[Any], fraction: float, rng: np.random.Generator
+) -> npt.NDArray[np.bool_]:
+    n = len(classes)
+    held = np.zeros(n, dtype=bool)
+    _, member, size = np.unique(classes, return_inverse=True, return_counts=True)
+    want = _share(n, fraction)
+    # Largest remainders: shares are whole numbers that add up to what is wanted.
+    ideal = size * (want / n)
+    take = np.minimum(np.floor(ideal).astype(int), size - 1)
+    for c in np.argsort(-(ideal - take) + 1e-9 * rng.random(len(size)), kind="stable"):
+        if take.sum() >= want:
+            break
+        if take[c] < size[c] - 1:
+            take[c] += 1
+    for c, count in enumerate(take):
+        held[rng.permutation(np.flatnonzero(member == c))[:count]] = True
+    if not held.any():  # every class has one series
+        held[rng.integers(n)] = n > 1
+    return held
