@@ -26,7 +26,7 @@ $(VENV)/.native: $(VENV)/.installed $(NATIVE)
 		echo "no native kernel: the twin serves"
 	@touch $@
 
-run: $(VENV)/.native  ## the main job: multi-view signatures of irregular series, shown as a picture
+run: $(VENV)/.native  ## the main job: train RFormer on irregular series, beside a Transformer
 	$(BIN)/roughformer demo
 
 test: lint types contract unit  ## lint + types + import contract + all tests

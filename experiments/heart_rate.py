@@ -22,7 +22,7 @@ TEMPO: dict[str, Any] = {
     "epochs": 8, "batch_size": 64, "learning_rate": 3e-3,
 }  # fmt: skip
 DENSE: dict[str, Any] = {
-    "drop": (0.0, 0.5), "draws": 3, "epochs": 40, "batch_size": 64, "dropout": 0.1,
+    "drop": (0.0, 0.5), "draws": 3, "epochs": 30, "batch_size": 64, "dropout": 0.1,
     "views": ("local",), "d_model": 128,
 }  # fmt: skip
 RECIPES = {"patient": ("default", TEMPO), "random": ("default", DENSE)}

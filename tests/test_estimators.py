@@ -7,6 +7,7 @@ import roughformer as rf
 from roughformer.calibration import fit_deviation_factor, fit_temperature
 from roughformer.errors import InputError
 from roughformer.estimators import RFormerClassifier, RFormerRegressor
+from roughformer.io import make_sine
 
 TINY = {
     "windows": 4, "depth": 2, "clock": 0, "spectrum": None, "d_model": 8, "n_heads": 2,
@@ -464,3 +465,20 @@ def test_a_model_of_the_other_task_is_not_loaded(tmp_path):
     RFormerRegressor(**TINY).fit(walks(), np.arange(24)).save(tmp_path / "model")
     with pytest.raises(InputError, match="holds a model for regression"):
         RFormerClassifier.load(tmp_path / "model")
+
+
+@pytest.mark.parametrize(
+    "windows", [np.array([0.0, 2.0, 6.0]), rf.Windows.by_duration(1.5), rf.Windows.by_points(9), 4]
+)
+def test_windows_of_any_kind_are_stored_with_the_model(windows, tmp_path):
+    batch = make_sine(12, n_classes=2, length=40)
+    options = {"windows": windows, "epochs": 1, "d_model": 8, "n_heads": 2, "random_state": 0}
+    model = rf.RFormerClassifier(**options, run_dir=tmp_path / "run").fit(batch)
+    for directory in (tmp_path / "run" / "model", tmp_path / "saved"):
+        if directory.name == "saved":
+            model.save(directory)
+        again = rf.RFormerClassifier.load(directory)
+        assert again.epochs == 1
+        assert np.array_equal(again.predict_proba(batch), model.predict_proba(batch))
+        refitted = again.set_params(run_dir=None).fit(batch)
+        assert np.array_equal(refitted.predict_proba(batch), model.predict_proba(batch))

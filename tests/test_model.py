@@ -264,9 +264,22 @@ def test_wide_sees_the_last_real_token_and_static_covariates():
     torch.testing.assert_close(model(changed, times, mask, static), before)
 
 
-def test_two_answers_are_mixed_by_their_share():
-    model = made(wide=8, wide_share=0.7)
+def test_several_answers_are_mixed_by_their_share():
+    model = made(wide=8, wide_share=0.7, n_wide=3, n_wide_features=2)
     both = model(*inputs(), separate=True)
-    assert both.shape == (2, 4, 3)
-    torch.testing.assert_close(model(*inputs()), 0.3 * both[0] + 0.7 * both[1])
+    assert both.shape == (4, 4, 3)
+    expected = 0.3 * both[0] + 0.7 * both[1:].mean(dim=0)
+    torch.testing.assert_close(model(*inputs()), expected)
     assert not made().answers_apart
+    changed = inputs()[0].clone()
+    changed[..., 2:] += 1
+    later = model(changed, inputs()[1], separate=True)
+    torch.testing.assert_close(later[1:], both[1:])  # they see the first two features only
+
+
+@pytest.mark.parametrize("uncertainty", ["none", "gaussian", "quantile"])
+@pytest.mark.parametrize("causal", [False, True])
+def test_wide_answers_have_the_shape_of_the_others(uncertainty, causal):
+    options = {"task": "regression", "uncertainty": uncertainty, "causal": causal}
+    expected = made(**options)(*inputs()).shape
+    assert made(**options, wide=8)(*inputs()).shape == expected

@@ -15,6 +15,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from roughformer.errors import InputError
 from roughformer.estimators import RFormerClassifier, RFormerRegressor
+from roughformer.series import SeriesBatch
 
 TINY = {
     "windows": 9, "depth": 1, "basepoint": True, "clock": 0, "spectrum": None, "d_model": 8,
@@ -244,3 +245,21 @@ def test_inputs_are_not_changed():
     model.explain(x[:2])
     np.testing.assert_array_equal(x, x_before)
     np.testing.assert_array_equal(y, y_before)
+
+
+def test_a_batch_takes_its_times_along_into_each_split():
+    rng = np.random.default_rng(0)
+    times = [np.sort(rng.uniform(0, 5, n)) for n in rng.integers(4, 9, size=30)]
+    batch = SeriesBatch.from_arrays([np.sin(t)[:, None] for t in times], times)
+    y = np.arange(30) % 2
+    groups = np.arange(30) % 6
+    model = RFormerClassifier(**FAST)
+    scores = cross_val_score(
+        model, batch, y, groups=groups, cv=GroupKFold(2), params={"groups": groups},
+        error_score="raise",
+    )  # fmt: skip
+    assert scores.shape == (2,)
+    found = GridSearchCV(model, {"depth": [1, 2]}, cv=2, error_score="raise").fit(batch, y)
+    assert found.predict(batch).shape == (30,)
+    one_by_one = model.fit([batch[i] for i in range(30)], y).predict_proba(batch)
+    np.testing.assert_array_equal(one_by_one, model.fit(batch, y).predict_proba(batch))

@@ -198,7 +198,7 @@ def test_progress_is_plain_lines_when_not_a_terminal(capsys):
     assert "\x1b" not in error
 
 
-def test_bfloat16_and_compile_are_accepted_and_float32_after_them():
+def test_bfloat16_is_accepted_and_float32_after_it():
     half = RFormerClassifier(**TINY, precision="bfloat16").fit(data())
     assert np.isfinite(half.predict_proba(data())).all()
     RFormerClassifier(**TINY).fit(data())

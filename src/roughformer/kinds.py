@@ -43,6 +43,7 @@ def _attention_config(encoder: Any, model: Options, output: Options, unit: float
         n_features=encoder.n_features,
         n_static=len(encoder.static),
         n_spectrum=encoder.n_spectrum,
+        n_wide_features=getattr(encoder, "n_summary", None),
         **model,
         **output,
     )

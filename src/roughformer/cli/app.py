@@ -1,67 +1,81 @@
-"""``roughformer ...``: the commands."""
+"""``roughformer ...``: the commands, and how their errors are shown."""
 
 import sys
-from pathlib import Path
-from typing import Annotated
+import warnings
+from typing import Annotated, Any
 
 import typer
 
-from roughformer.errors import CapacityError, CheckpointError, InputError, MissingDataError
+from roughformer.cli._errors import Interrupted, describe
+from roughformer.cli.demo import demo
+from roughformer.cli.evaluate import evaluate
+from roughformer.cli.explain import explain
+from roughformer.cli.features import features
+from roughformer.cli.info import info
+from roughformer.cli.predict import predict
+from roughformer.cli.train import train
 
 __all__ = ["app", "main"]
 
+_EXIT_CODES = (
+    "Exit codes: 0 done, 1 error in the input or the data, 2 wrong usage, 130 interrupted. "
+    "An error is one line on stderr; --debug shows its traceback."
+)
 app = typer.Typer(
     name="roughformer",
     help="Learning from long, irregular, multichannel time series.",
+    epilog=_EXIT_CODES,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+for command in (train, predict, evaluate, explain, features, demo, info):
+    app.command(epilog=_EXIT_CODES)(command)
 
-_USER_ERRORS = (InputError, MissingDataError, CapacityError, CheckpointError)
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from roughformer import __version__
+
+        typer.echo(f"roughformer {__version__}")
+        raise typer.Exit
 
 
 @app.callback()
 def _root(
     debug: Annotated[
-        bool, typer.Option("--debug", help="Show the traceback of an error instead of one line.")
+        bool,
+        typer.Option("--debug", help="Show the traceback of an error; may stand anywhere."),
+    ] = False,
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
     ] = False,
 ) -> None:
     """Options of every command."""
 
 
-@app.command()
-def info(
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
-) -> None:
-    """Versions, and which signature engine serves on this machine."""
-    from roughformer.cli.info import print_info
-
-    print_info(as_json)
-
-
-@app.command()
-def demo(
-    out: Annotated[Path, typer.Option(help="Directory for the picture.")] = Path("runs/demo"),
-    series: Annotated[int, typer.Option(min=1, help="How many series.")] = 1000,
-    length: Annotated[int, typer.Option(min=10, help="Points of each series.")] = 2000,
-    windows: Annotated[int, typer.Option(min=1, help="Windows of each series.")] = 75,
-    depth: Annotated[int, typer.Option(min=1, max=6, help="Depth of the signatures.")] = 2,
-    drop: Annotated[float, typer.Option(min=0, max=0.95, help="Fraction of points dropped.")] = 0.5,
-    seed: Annotated[int, typer.Option(help="Seed of the data and of the dropping.")] = 0,
-) -> None:
-    """Multi-view signatures of sine series, full and with points dropped: times and a picture."""
-    from roughformer.cli.demo import run_demo
-
-    run_demo(out, series, length, windows, depth, drop, seed)
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    """One line for people; where in the code it arose does not help them."""
+    typer.echo(f"note: {' '.join(str(message).split())}", err=True)
 
 
 def main() -> None:
-    """Run a command. Exit codes: 0 done, 1 error in the input or data, 2 wrong usage."""
-    if "--debug" in sys.argv:
-        app()
+    """Run a command. Exit codes: 0 done, 1 error in the input or data, 2 wrong usage, 130
+    interrupted.
+    """
+    arguments = [word for word in sys.argv[1:] if word != "--debug"]
+    debug = len(arguments) < len(sys.argv) - 1
     try:
-        app()
-    except _USER_ERRORS as error:
-        typer.echo(f"roughformer: {error}", err=True)
-        raise SystemExit(1) from None
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_warning
+            code = app(arguments or ["--help"], prog_name="roughformer", standalone_mode=False)
+        if code == 130:  # what typer makes of Ctrl-C
+            raise Interrupted("interrupted")
+    except Exception as error:
+        if debug and not isinstance(error, Interrupted):
+            raise
+        line, code = describe(error)
+        typer.echo(f"roughformer: {line}", err=True)
+        raise SystemExit(code) from None
+    raise SystemExit(code if isinstance(code, int) else 0)

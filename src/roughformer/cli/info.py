@@ -3,13 +3,16 @@
 import json
 import platform
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import Annotated, Any
 
-import roughformer
+import typer
 
-__all__ = ["collect", "print_info"]
+__all__ = ["collect", "info"]
 
-_PACKAGES = ("numpy", "torch", "pyarrow", "wfdb", "pyedflib", "pandas", "polars", "matplotlib")
+_PACKAGES = (
+    "numpy", "torch", "safetensors", "accelerate", "scikit-learn", "pyarrow", "pandas", "polars",
+    "wfdb", "pyedflib", "matplotlib", "tensorboard", "aeon",
+)  # fmt: skip
 
 
 def _version(name: str) -> str:
@@ -21,6 +24,8 @@ def _version(name: str) -> str:
 
 def collect() -> dict[str, Any]:
     """Everything ``info`` tells, as plain data."""
+    import roughformer
+
     return {
         "roughformer": roughformer.__version__,
         "python": platform.python_version(),
@@ -30,11 +35,13 @@ def collect() -> dict[str, Any]:
     }
 
 
-def print_info(as_json: bool) -> None:
-    """Print a table, or JSON."""
+def info(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Versions, and which signature engine serves on this machine."""
     facts = collect()
     if as_json:
-        print(json.dumps(facts, indent=2))
+        typer.echo(json.dumps(facts, indent=2))
         return
     from rich.console import Console
     from rich.table import Table

@@ -141,7 +141,7 @@ class RFormerEstimator(BaseEstimator):  # type: ignore[misc]
         self.predictor_ = committee_of([predictor for predictor, _ in found])
         self.n_features_in_ = batch.n_channels
         if run_dir is not None:
-            self.predictor_.save(run_dir / "model")
+            self.save(run_dir / "model")
         return self
 
     def _parts(
@@ -267,11 +267,11 @@ class RFormerEstimator(BaseEstimator):  # type: ignore[misc]
         with using_threads(self.n_jobs):
             return getattr(self.predictor_, what)(batch)
 
-    def predict_windows(self, x: Any, times: Any = None, lengths: Any = None) -> Any:
+    def predict_windows(self, X: Any, times: Any = None, lengths: Any = None) -> Any:
         """A causal model's prediction at the end of each window: a list with, for each series,
         (times of the window ends ``(L,)``, predictions ``(L, ...)``).
         """
-        batch = self._series(x, times, lengths)
+        batch = self._series(X, times, lengths)
         if not self.predictor_.outputs.causal:
             raise InputError("only a causal model predicts at every window: fit with causal=True")
         with using_threads(self.n_jobs):

@@ -41,8 +41,8 @@ class RFormerClassifier(ClassifierMixin, RFormerEstimator):  # type: ignore[misc
         knowledge. "auto" chooses by the sizes of the training series.
     Model
         ``d_model``, ``n_heads``, ``n_layers``, ``dropout``, ``input_dropout``, ``pooling``;
-        ``wide``, ``wide_dropout``: a network of that width from the last token straight to the
-        head; ``scaling``: of features, ``"standard"`` or by ``"rank"``; ``causal=True`` predicts
+        ``wide``, ``wide_dropout``: small networks of that width from the last token to answers of
+        their own; ``scaling``: of features, ``"standard"`` or by ``"rank"``; ``causal=True`` predicts
         at every window end from the past only (``predict_windows``).
     Training
         ``epochs``, ``batch_size``, ``learning_rate``, ``weight_decay``, ``schedule``,

@@ -3,6 +3,11 @@
 import json
 from typing import Any
 
+from pydantic import BaseModel
+
+from roughformer.tokens.config import plain_windows
+from roughformer.windows import Windows
+
 __all__ = ["from_plain", "to_plain"]
 
 
@@ -18,7 +23,7 @@ def to_plain(parameters: dict[str, Any]) -> dict[str, Any]:
         if isinstance(value, dict) and not all(isinstance(key, str) for key in value):
             value = {"pairs": [[_python(k), v] for k, v in value.items()]}
         try:
-            found[name] = json.loads(json.dumps(value, allow_nan=False))
+            found[name] = json.loads(json.dumps(value, allow_nan=False, default=_plain))
         except (TypeError, ValueError):
             continue
     return found
@@ -36,6 +41,17 @@ def from_plain(stored: dict[str, Any], defaults: dict[str, Any]) -> dict[str, An
             value = tuple(value)
         found[name] = value
     return found
+
+
+def _plain(value: Any) -> Any:
+    """What JSON does not know: numbers and arrays of numpy, windows, options of the spectrum."""
+    if isinstance(value, Windows):
+        return plain_windows(value)
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise TypeError(f"no plain form of {type(value).__name__}")
 
 
 def _python(label: Any) -> Any:

@@ -22,13 +22,17 @@ class RFormerConfig(OutputConfig):
     wide: int = Field(
         0,
         ge=0,
-        description="Width of a second network, from the last token (its own, if causal) and the "
-        "static covariates to an answer of its own; 0 for none.",
+        description="Width of small networks from the last token (its own, if causal) and the "
+        "static covariates to answers of their own, beside attention; 0 for none.",
+    )
+    n_wide: int = Field(8, ge=1, description="How many such networks.")
+    n_wide_features: int | None = Field(
+        None, ge=1, description="They see the first so many features of the token; None: all."
     )
     wide_share: float = Field(
-        0.8, ge=0, le=1, description="Weight of its answer beside that of attention."
+        0.8, ge=0, le=1, description="Weight of their mean beside the answer of attention."
     )
-    wide_dropout: float = Field(0.5, ge=0, lt=1, description="Inside that network.")
+    wide_dropout: float = Field(0.5, ge=0, lt=1, description="Inside these networks.")
     scaling: Literal["standard", "rank"] = Field(
         "standard", description="Of the features: mean and deviation, or ranks."
     )

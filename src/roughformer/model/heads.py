@@ -4,7 +4,6 @@ import math
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from roughformer.model.outputs import OutputConfig
 
@@ -51,12 +50,4 @@ class Head(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """See the class."""
-        raw: Tensor = self.map(self.norm(x))
-        if self.config.uncertainty == "none":
-            return raw
-        raw = raw.unflatten(-1, (self.config.n_outputs, self.config.outputs_per_target))  # type: ignore[no-untyped-call]
-        if self.config.uncertainty == "quantile":
-            # The lowest, then steps that cannot be negative: quantiles never cross.
-            steps = F.softplus(raw[..., 1:])
-            return torch.cat([raw[..., :1], raw[..., :1] + steps.cumsum(dim=-1)], dim=-1)
-        return raw
+        return self.config.shaped(self.map(self.norm(x)))

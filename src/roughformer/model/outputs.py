@@ -45,6 +45,19 @@ class OutputConfig(BaseModel):
         sizes = {"none": 1, "gaussian": 2, "quantile": len(self.quantiles)}
         return sizes.get(self.uncertainty, self.n_bins)
 
+    def shaped(self, raw: Tensor) -> Tensor:
+        """The last layer's numbers ``(..., n_outputs · k)`` as an output: ``(..., n_outputs)``
+        logits or points, or ``(..., n_outputs, k)`` with uncertainty.
+        """
+        if self.uncertainty == "none":
+            return raw
+        raw = raw.reshape(*raw.shape[:-1], self.n_outputs, self.outputs_per_target)
+        if self.uncertainty == "quantile":
+            # The lowest, then steps that cannot be negative: quantiles never cross.
+            steps = F.softplus(raw[..., 1:])
+            return torch.cat([raw[..., :1], raw[..., :1] + steps.cumsum(dim=-1)], dim=-1)
+        return raw
+
     def centres(self, like: Tensor) -> Tensor:
         """Centres of the bins ``(n_bins,)``."""
         places = torch.arange(self.n_bins, device=like.device, dtype=like.dtype)

@@ -7,6 +7,7 @@ from roughformer.model.blocks import Block, TimeEncoding, attention_mask
 from roughformer.model.config import RFormerConfig
 from roughformer.model.heads import Head, Pooling
 from roughformer.model.scaling import Standardize, scale_of
+from roughformer.model.wide import Wide
 
 __all__ = ["RFormer"]
 
@@ -46,19 +47,21 @@ class RFormer(nn.Module):
             else None
         )
         self.input_drop = nn.Dropout(config.input_dropout)
+        seen = config.n_wide_features or config.n_features
         self.wide = (
-            nn.Sequential(
-                nn.Linear(config.n_features + config.n_static, config.wide),
-                nn.GELU(),
-                nn.Dropout(config.wide_dropout),
-                nn.Linear(config.wide, config.wide),
-                nn.GELU(),
-                nn.Dropout(config.wide_dropout),
-                Head(config.wide, config),
+            Wide(
+                seen + config.n_static,
+                config.wide,
+                config.n_wide,
+                config.wide_dropout,
+                config.input_dropout,
+                config,
             )
             if config.wide
             else None
         )
+        # Of last tokens only: what stands at the end of a series is spread otherwise.
+        self.standardize_last = scale_of(config.scaling, seen, config.clip) if config.wide else None
         self.head = Head(width, config)
 
     def forward(
@@ -98,35 +101,43 @@ class RFormer(nn.Module):
         output: Tensor = self.head(x)
         if self.wide is None:
             return output
-        direct: Tensor = self.wide(self._last(features, known, mask))
+        assert self.standardize_last is not None
+        last = self.standardize_last(self._last(tokens, mask))
+        if known is not None:
+            if self.config.causal:
+                known = known.unsqueeze(1).expand(-1, last.shape[1], -1)
+            last = torch.cat([last, known], dim=-1)
+        direct: Tensor = self.wide(last)  # (n_wide, ...)
         if separate:
-            return torch.stack([output, direct])
+            return torch.cat([output.unsqueeze(0), direct])
         share = self.config.wide_share
-        return share * direct + (1 - share) * output
+        return share * direct.mean(dim=0) + (1 - share) * output
 
     @property
     def answers_apart(self) -> bool:
-        """Whether ``forward(..., separate=True)`` gives two answers, to be trained each by itself:
-        trained as a sum, attention would learn to correct the other's errors on the training part.
+        """Whether ``forward(..., separate=True)`` gives several answers, to be trained each by
+        itself: trained as a sum, they would learn to correct each other on the training part.
         """
         return self.wide is not None
 
-    def _last(self, features: Tensor, static: Tensor | None, mask: Tensor | None) -> Tensor:
-        """Features of the last real token (of each token if causal), and static covariates."""
-        if static is not None:
-            every = static.unsqueeze(1).expand(-1, features.shape[1], -1)
-            features = torch.cat([features, every], dim=-1)
+    def _last(self, tokens: Tensor, mask: Tensor | None) -> Tensor:
+        """What ``wide`` sees of the last real token, or of each token if causal."""
+        seen = tokens[..., : self.config.n_wide_features]
         if self.config.causal:
-            return features
+            return seen
         if mask is None:
-            return features[:, -1]
+            return seen[:, -1]
         at = (mask.sum(dim=1) - 1).clamp(min=0)
-        return features[torch.arange(len(features), device=features.device), at]
+        return seen[torch.arange(len(seen), device=seen.device), at]
 
     @torch.no_grad()
     def fit_scaling(self, inputs: dict[str, Tensor]) -> None:
         """Take the statistics of the training part: those of ``forward``'s inputs."""
         self.standardize.fit(inputs["tokens"], inputs.get("mask"))
+        if self.standardize_last is not None:
+            mask = inputs.get("mask") if self.config.causal else None
+            last = self._last(inputs["tokens"], inputs.get("mask"))
+            self.standardize_last.fit(last, mask)
         if self.embed_spectrum is not None:
             self.standardize_spectrum.fit(inputs["spectrum"].flatten(-2))
         if self.embed_static is not None:

@@ -127,6 +127,14 @@ class Tokenizer(BaseModel):
         return found + (list(counted) if config.observations else [])
 
     @property
+    def n_summary(self) -> int | None:
+        """Leading features that sum up all that was observed so far; None if they do not lead."""
+        config = self.config
+        if config.observations and config.depth == 0 and config.views[0] == "global":
+            return len(self.channels) * len(WORDS["global"])
+        return None
+
+    @property
     def n_spectrum(self) -> int:
         """Powers of the spectrum: channels x frequencies."""
         spectrum = self.config.spectrum

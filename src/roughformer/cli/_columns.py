@@ -1,0 +1,145 @@
+"""Columns of tables: what they are called, what they mean, one value for each series."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from roughformer.errors import InputError
+
+__all__ = ["Columns", "column_names", "resolve", "values_by_series"]
+
+_IDS = ("series_id", "series", "id", "case_id", "patient_id", "patient", "record", "RecordID")
+_TIMES = ("time", "t", "timestamp", "datetime", "date")
+_PARQUET = (".parquet", ".pq")
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Names of the columns of a table of series; None: to be found out."""
+
+    series_id: str | None = None
+    time: str | None = None
+    channel: str | None = None
+    value: str | None = None
+    channels: tuple[str, ...] | None = None
+    static: tuple[str, ...] = ()
+
+    def over(self, other: "Columns") -> "Columns":
+        """These, and where they say nothing the others."""
+        mine = {name: value for name, value in asdict(self).items() if value not in (None, ())}
+        return replace(other, **mine)
+
+    def plain(self) -> dict[str, Any]:
+        """What is known, as JSON and TOML have it."""
+        found = {k: v for k, v in asdict(self).items() if v not in (None, ())}
+        return {k: list(v) if isinstance(v, tuple) else v for k, v in found.items()}
+
+    @classmethod
+    def of(cls, plain: dict[str, Any]) -> "Columns":
+        """What ``plain`` gave; a wrong name or kind is an ``InputError``."""
+        found: dict[str, Any] = {}
+        for name, value in plain.items():
+            if name not in cls.__dataclass_fields__:
+                known = ", ".join(cls.__dataclass_fields__)
+                raise InputError(f"[data] has the unknown key {name!r}; known are {known}")
+            if name in ("channels", "static"):
+                ok = isinstance(value, list | tuple) and all(isinstance(v, str) for v in value)
+                value = tuple(value) if ok else value
+            else:
+                ok = isinstance(value, str)
+            if not ok:
+                raise InputError(f"[data] {name} must name columns, got {value!r}")
+            found[name] = value
+        return cls(**found)
+
+
+def column_names(path: Path) -> list[str]:
+    """The names of a table's columns, without reading the rest."""
+    import pyarrow as pa
+
+    if not path.exists():
+        raise InputError(f"there is no file {str(path)!r}; check the path")
+    try:
+        if path.suffix.lower() in _PARQUET:
+            import pyarrow.parquet as pq
+
+            return list(pq.read_schema(path).names)
+        import pyarrow.csv as pv
+
+        with pa.input_stream(str(path)) as head, pv.open_csv(head, **_csv(path)) as reader:
+            return list(reader.schema.names)
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(
+            f"{path} cannot be read as a table: {' '.join(str(error).split())}"
+        ) from None
+
+
+def _csv(path: Path) -> dict[str, Any]:
+    import pyarrow.csv as pv
+
+    separator = "\t" if ".tsv" in path.name.lower() else ","
+    return {"parse_options": pv.ParseOptions(delimiter=separator)}
+
+
+def resolve(path: Path, given: Columns, present: list[str], taken: Sequence[str]) -> Columns:
+    """Find out what was not given: ids and times by usual names, a long table by its columns
+    ``channel`` and ``value``, the channels of a wide one as the columns with no other role
+    (``taken`` have one).
+    """
+    series_id = given.series_id or _first(path, present, _IDS, "ids of the series", "--series-id")
+    time = given.time or _first(path, present, _TIMES, "times", "--time")
+    channel, value, channels = given.channel, given.value, given.channels
+    usual = {"channel", "value"} <= set(present) and not set(channels or ()) & set(present)
+    if channel is None and value is None and usual:
+        channel, value = "channel", "value"
+    if channel is None and value is None and channels is None:
+        roles = {series_id, time, *taken, *given.static}
+        channels = tuple(name for name in present if name not in roles)
+        if not channels:
+            raise InputError(f"{path} has no column left to be a channel; see --channels")
+    return Columns(series_id, time, channel, value, channels, given.static)
+
+
+def _first(path: Path, present: list[str], usual: Sequence[str], what: str, option: str) -> str:
+    lower = {name.lower(): name for name in reversed(present)}
+    for name in usual:
+        if name.lower() in lower:
+            return lower[name.lower()]
+    raise InputError(
+        f"cannot tell which column of {path} holds the {what}: name it with {option}. Its columns "
+        f"are {', '.join(present)}"
+    )
+
+
+def values_by_series(path: Path, key: str, column: str) -> dict[str, Any]:
+    """id (as text) -> the value of ``column``, which must not change within a series."""
+    import pyarrow as pa
+
+    for name in (key, column):
+        if name not in column_names(path):
+            raise InputError(
+                f"{path} has no column {name!r}; its columns are {', '.join(column_names(path))}"
+            )
+    try:
+        if path.suffix.lower() in _PARQUET:
+            import pyarrow.parquet as pq
+
+            table = pq.read_table(path, columns=list(dict.fromkeys((key, column))))
+        else:
+            import pyarrow.csv as pv
+
+            table = pv.read_csv(path, **_csv(path))
+    except pa.ArrowException as error:
+        raise InputError(
+            f"{path} cannot be read as a table: {' '.join(str(error).split())}"
+        ) from None
+    small = pa.table({"key": table.column(key), "value": table.column(column)})
+    found = small.group_by("key").aggregate([("value", "min"), ("value", "max")]).to_pylist()
+    for row in found:
+        if row["value_min"] != row["value_max"]:
+            raise InputError(
+                f"column {column!r} of {path} must not change within a series, but series "
+                f"{row['key']!r} has {row['value_min']!r} and {row['value_max']!r}"
+            )
+    return {str(row["key"]): row["value_min"] for row in found if row["value_min"] is not None}

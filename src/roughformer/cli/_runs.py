@@ -1,0 +1,102 @@
+"""The directory of a run: what is in it, when it may be written, how its model is found.
+
+config.toml, log.jsonl, state/ (to resume), model/ (the checkpoint), plots/, report.html, and last
+of all metrics.json: a run that has it is finished.
+"""
+
+import json
+import math
+import shutil
+from pathlib import Path
+from typing import Any
+
+from roughformer.atomic import write_file
+from roughformer.checkpoint import load_checkpoint
+from roughformer.errors import CheckpointError, InputError
+from roughformer.estimators import RFormerClassifier, RFormerRegressor
+
+__all__ = ["load_model", "model_directory", "prepare_run", "write_json"]
+
+_PARTS = (
+    "metrics.json", "report.html", "model", "state", "log.jsonl", "log.tmp", "plots", "config.toml",
+    "tensorboard",
+)  # fmt: skip
+_MEMBER = "member-"  # a directory for each of several models that answer as one
+Estimator = RFormerClassifier | RFormerRegressor
+
+
+def prepare_run(out: Path, *, resume: bool, force: bool) -> None:
+    """Make the directory, or say why it must not be written."""
+    if out.exists() and not out.is_dir():
+        raise InputError(f"{out} is a file; choose a directory with --out")
+    inside = {p.name for p in out.iterdir()} if out.exists() else set()
+    ours = {name for name in inside if name in _PARTS or name.startswith(_MEMBER)}
+    if resume and (ours or not inside):
+        # A report of an earlier end would be wrong until the new one is written.
+        (out / "metrics.json").unlink(missing_ok=True)
+    elif force:
+        for name in ours:
+            path = out / name
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+    elif "metrics.json" in inside:
+        raise InputError(
+            f"{out} holds a finished run; choose another directory with --out, or replace it with "
+            "--force"
+        )
+    elif ours:
+        raise InputError(
+            f"{out} holds a run that did not finish; go on with --resume, start it anew with "
+            "--force, or choose another directory with --out"
+        )
+    elif inside:
+        raise InputError(f"{out} is not empty and holds no run; choose another directory (--out)")
+    out.mkdir(parents=True, exist_ok=True)
+
+
+def model_directory(path: Path) -> Path:
+    """``path`` if it is a model's directory, or the model's directory of the run ``path``."""
+    if not path.is_dir():
+        raise InputError(f"there is no directory {str(path)!r}; give that of a run or of a model")
+    if (path / "manifest.json").exists():
+        return path
+    if (path / "model").is_dir():
+        return path / "model"
+    if (path / "state").is_dir() or (path / "config.toml").exists():
+        raise InputError(
+            f"the run {path} has no model yet: it is not finished; continue it with roughformer "
+            "train ... --resume"
+        )
+    raise CheckpointError(f"{path} holds neither a run nor a model; give the --out of a training")
+
+
+def load_model(path: Path, threads: int | None = None, device: str = "cpu") -> Estimator:
+    """The estimator of a run or of a model's directory."""
+    directory = model_directory(path)
+    task = load_checkpoint(directory).config.get("facts", {}).get("task")
+    if task not in ("classification", "regression"):
+        raise CheckpointError(
+            f"{directory} is a checkpoint, but not of a trained model; give the model of a run"
+        )
+    cls = RFormerClassifier if task == "classification" else RFormerRegressor
+    estimator: Estimator = cls.load(directory, device)
+    estimator.set_params(n_jobs=threads)
+    return estimator
+
+
+def write_json(path: Path, data: Any) -> None:
+    """JSON that every reader takes: NaN and infinity are null."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_file(path, (json.dumps(_finite(data), indent=2) + "\n").encode())
+
+
+def _finite(data: Any) -> Any:
+    if isinstance(data, dict):
+        return {str(k): _finite(v) for k, v in data.items()}
+    if isinstance(data, list | tuple):
+        return [_finite(v) for v in data]
+    if isinstance(data, float) and not math.isfinite(data):
+        return None
+    return data

@@ -1,0 +1,251 @@
+"""A whole training run: read, fit, score, draw, report."""
+
+import time
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from roughformer.atomic import write_file
+from roughformer.cli._columns import Columns
+from roughformer.cli._data import Data, read_data
+from roughformer.cli._options import say, words_of
+from roughformer.cli._runs import prepare_run, write_json
+from roughformer.cli._scores import figures_of, predictions, scores_of
+from roughformer.cli._settings import (
+    choose_task,
+    estimator_class,
+    read_config,
+    settings_of,
+    to_toml,
+)
+from roughformer.errors import InputError
+from roughformer.predictor import Predictor
+from roughformer.report import write_report
+from roughformer.train.metrics import better
+
+__all__ = ["TrainingRequest", "run_training"]
+
+Array = npt.NDArray[Any]
+Shown = tuple[str, dict[str, Array], Array]  # title, predictions, targets
+_OF_RUN = ("target", "group", "task", "preset")  # keys of [data] that are no columns
+
+
+@dataclass(frozen=True)
+class TrainingRequest:
+    """What the user asked for; None: not said."""
+
+    data: Path
+    out: Path
+    columns: Columns = field(default_factory=Columns)
+    target: str | None = None
+    task: str | None = None
+    preset: str | None = None
+    group: str | None = None
+    labels: Path | None = None
+    valid: Path | None = None
+    test: Path | None = None
+    config: Path | None = None
+    flags: dict[str, Any] = field(default_factory=dict)
+    resume: bool = False
+    force: bool = False
+    tensorboard: bool = False
+    quiet: bool = False
+    plots: bool = True
+    command: str = ""
+
+
+def run_training(request: TrainingRequest) -> dict[str, Any]:
+    """Train as asked and return what ``metrics.json`` holds."""
+    started = time.perf_counter()
+    given = {} if request.config is None else read_config(request.config)
+    chosen = _with_config(request, given.pop("data", {}))
+    static = request.flags.get("static", given.get("static", ()))
+    static = words_of(static) if isinstance(static, str) else tuple(static)
+    columns = replace(chosen.columns, static=static)
+    target = chosen.target or "label"
+    data = _read(chosen, chosen.data, columns, target, group=chosen.group)
+    if set(static) & set(words_of(target)):
+        raise InputError(f"{target!r} is the target: it cannot be a static covariate as well")
+    assert data.target is not None
+    task = choose_task(data.target, chosen.task or "auto")
+    settings = settings_of(task, chosen.preset or "default", given, request.flags)
+    known = replace(data.columns, static=())
+    held = None if chosen.valid is None else _read(chosen, chosen.valid, known, target, static)
+    test = None if chosen.test is None else _read(chosen, chosen.test, known, target, static)
+    if not request.quiet:
+        say(f"{len(data.batch)} series, {data.batch.n_points:,} points, "
+            f"{_count(data.batch.channels)}; {task} of {target!r}")  # fmt: skip
+
+    prepare_run(request.out, resume=request.resume, force=request.force)
+    about = known.plain() | {"target": target, "task": task}
+    about |= {} if chosen.group is None else {"group": chosen.group}
+    write_file(request.out / "config.toml", to_toml(settings, {"data": about}).encode())
+
+    weights = settings.get("class_weight")
+    if isinstance(weights, dict):
+        settings = settings | {"class_weight": _named(weights, data.target)}
+    estimator = estimator_class(task)(
+        **settings,
+        run_dir=request.out,
+        resume=request.resume,
+        tensorboard=request.tensorboard,
+        verbose=0 if request.quiet else 1,
+    )
+    estimator.fit(
+        data.batch,
+        data.target,
+        groups=data.groups,
+        validation_data=None if held is None else (held.batch, held.target),
+    )
+    estimator.predictor_.facts["data"] = about
+    estimator.save(request.out / "model")
+    index = estimator.validation_index_
+    # Of several members each has its own validation part, and the others were trained on it.
+    if held is None and len(index) and len(estimator.member_histories_) == 1:
+        held = replace(data, batch=data.batch[index], target=data.target[index])
+    parts = {name: part for name, part in (("validation", held), ("test", test)) if part}
+    return _close(request, estimator, settings, parts, data, time.perf_counter() - started)
+
+
+def _count(channels: tuple[str, ...]) -> str:
+    """Named, because a column of a wide table that is no channel would be seen here."""
+    shown = ", ".join(channels[:8]) + (", ..." if len(channels) > 8 else "")
+    return f"{len(channels)} channel{'s' if len(channels) != 1 else ''} ({shown})"
+
+
+def _with_config(request: TrainingRequest, said: Any) -> TrainingRequest:
+    """What the table ``[data]`` of the configuration says, where no option does."""
+    if not isinstance(said, dict):
+        raise InputError("data must be a table in the configuration: [data]")
+    wrong = [k for k in _OF_RUN if k in said and not isinstance(said[k], str)]
+    if wrong:
+        raise InputError(f"[data] {wrong[0]} must be a text, got {said[wrong[0]]!r}")
+    columns = Columns.of({k: v for k, v in said.items() if k not in _OF_RUN})
+    found: dict[str, Any] = {k: getattr(request, k) or said.get(k) for k in _OF_RUN}
+    return replace(request, columns=request.columns.over(columns), **found)
+
+
+def _read(
+    request: TrainingRequest,
+    path: Path,
+    columns: Columns,
+    target: str,
+    static: tuple[str, ...] = (),
+    group: str | None = None,
+) -> Data:
+    if static:
+        columns = replace(columns, static=static)
+    data = read_data(path, columns, target=target, group=group, labels=request.labels)
+    for note in data.notes:
+        say(f"note: {note}")
+    if len(data.batch) == 0:
+        raise InputError(f"{path} holds no series")
+    return data
+
+
+def _named(weights: dict[Any, float], target: Array) -> dict[Any, float]:
+    """TOML has texts as keys; classes may be numbers."""
+    by_text = {str(label): label for label in np.unique(target).tolist()}
+    return {by_text.get(str(key), key): weight for key, weight in weights.items()}
+
+
+def _close(
+    request: TrainingRequest,
+    estimator: Any,
+    settings: dict[str, Any],
+    parts: dict[str, Data],
+    data: Data,
+    seconds: float,
+) -> dict[str, Any]:
+    """Scores, pictures, the report, and at the very end ``metrics.json``."""
+    predictor, history = estimator.predictor_, estimator.history_
+    scores: dict[str, dict[str, float]] = {}
+    figures: list[tuple[str, str, Any]] = []
+    notes: list[str] = []
+    pictured = "test" if "test" in parts else "validation"
+    shown: list[Shown] = []
+    for name, part in parts.items():
+        assert part.target is not None
+        found = predictions(predictor, part.batch, threads=settings["n_jobs"])
+        scores[name] = scores_of(predictor, found, part.target)
+        if name == pictured:
+            shown.append((f"{name} part", found, part.target))
+    if request.plots:
+        figures, notes = _figures(predictor, history, shown)
+    for name, _, figure in figures:
+        (request.out / "plots").mkdir(exist_ok=True)
+        figure.savefig(request.out / "plots" / f"{name}.png", dpi=130)
+    members = estimator.member_histories_
+    if len(members) > 1:
+        scores = {"validation": _members_score(members)} | scores
+        notes.append(
+            f"{len(members)} models answer as one. Validation is the mean of what each reached on "
+            "the part it was not trained on; the history is that of the first."
+        )
+    best = _best(history)["epoch"]
+    facts = {
+        "task": predictor.facts["task"],
+        "series": len(data.batch),
+        "points": data.batch.n_points,
+        "channels": data.batch.n_channels,
+        "features of a token": predictor.encoder.n_features,
+        "weights": sum(p.numel() for p in predictor.model.parameters()),
+        "epochs": len(history),
+        "best epoch": best,
+        "seconds": seconds,
+        "series per second": history[-1]["samples_per_second"],
+    }
+    summary = {
+        "task": predictor.facts["task"],
+        **scores,
+        "epochs": len(history),
+        "best_epoch": best,
+        "seconds": seconds,
+        "roughformer": predictor.facts["roughformer"],
+    }
+    write_report(
+        request.out / "report.html",
+        title=f"roughformer: {request.out.name}",
+        facts=facts,
+        metrics=scores,
+        figures=[(caption, figure) for _, caption, figure in figures],
+        config=settings,
+        notes=notes,
+        command=request.command or None,
+    )
+    write_json(request.out / "metrics.json", summary)
+    return summary
+
+
+def _figures(
+    predictor: Predictor, history: list[dict[str, Any]], shown: list[Shown]
+) -> tuple[list[tuple[str, str, Any]], list[str]]:
+    """Pictures of the training and of the predictions, or a note why there are none."""
+    try:
+        from roughformer import plots
+
+        figures = [("history", "Training, epoch by epoch", plots.plot_history(history))]
+        for title, found, truth in shown:
+            figures += figures_of(predictor, found, truth, title)
+    except InputError as error:  # matplotlib is an extra
+        return [], [f"No pictures: {error}"]
+    return figures, []
+
+
+def _best(history: list[dict[str, Any]]) -> dict[str, Any]:
+    """The epoch whose weights were kept: the best on validation, else the last."""
+    best = history[0]
+    for record in history[1:]:
+        value = record["valid_metric"]
+        if value is None or better(record["metric"], value, best["valid_metric"]):
+            best = record
+    return best
+
+
+def _members_score(members: list[list[dict[str, Any]]]) -> dict[str, float]:
+    """The mean of the members' best validation scores."""
+    best = [_best(history) for history in members]
+    return {best[0]["metric"]: float(np.mean([record["valid_metric"] for record in best]))}

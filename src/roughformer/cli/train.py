@@ -1,0 +1,191 @@
+"""``roughformer train``."""
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from roughformer.cli import _options as options
+
+__all__ = ["train"]
+
+_TOKENS, _TRAINING, _RUN = "Tokens", "Model and training", "The run"
+
+
+def _option(text: str, panel: str, *names: str, **more: Any) -> Any:
+    return typer.Option(*names, help=text, rich_help_panel=panel, **more)
+
+
+def train(
+    data: options.Data,
+    target: Annotated[
+        str | None,
+        typer.Option(help="Column (or several: a,b), static covariate, or label (default: label)."),
+    ] = None,
+    task: Annotated[
+        str | None, typer.Option(help="classification or regression (default: by the target).")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Directory of the run (default: runs/NAME).")
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(help="TOML file with parameters of the estimator; flags override it."),
+    ] = None,
+    preset: Annotated[str | None, typer.Option(help="default or paper; FILE overrides it.")] = None,
+    valid: Annotated[
+        Path | None, typer.Option(help="Validation series (default: a part of DATA).")
+    ] = None,
+    test: Annotated[Path | None, typer.Option(help="Test series, scored at the end.")] = None,
+    group: Annotated[
+        str | None,
+        typer.Option(help="Column or covariate: no group is both trained on and validated on."),
+    ] = None,
+    labels: options.Labels = None,
+    series_id: options.SeriesId = None,
+    time: options.Time = None,
+    channel: options.Channel = None,
+    value: options.Value = None,
+    channels: options.Channels = None,
+    static: options.Static = None,
+    windows: Annotated[int | None, _option("Windows of a series.", _TOKENS, min=1)] = None,
+    window_duration: Annotated[
+        float | None, _option("Or: duration of a window, in the unit of the times.", _TOKENS)
+    ] = None,
+    window_points: Annotated[int | None, _option("Or: points of a window.", _TOKENS, min=1)] = None,
+    depth: Annotated[int | None, _option("Depth of the signatures.", _TOKENS, min=1)] = None,
+    views: Annotated[str | None, _option("global, local, or both: global,local.", _TOKENS)] = None,
+    model: Annotated[str | None, _option("rformer or transformer.", _TRAINING)] = None,
+    causal: Annotated[
+        bool | None, _option("Predict at every window from the past only.", _TRAINING)
+    ] = None,
+    rate_like: Annotated[
+        bool | None, _option("The target is a rate, per unit of time.", _TRAINING)
+    ] = None,
+    uncertainty: Annotated[
+        str | None, _option("Of a regression: none, gaussian or quantile.", _TRAINING)
+    ] = None,
+    drop: Annotated[
+        str | None,
+        _option("Share of points dropped while training, or a range: 0,0.7.", _TRAINING),
+    ] = None,
+    epochs: Annotated[int | None, _option("At most so many epochs.", _TRAINING, min=1)] = None,
+    batch_size: Annotated[int | None, _option("Series in a step.", _TRAINING, min=1)] = None,
+    learning_rate: Annotated[float | None, _option("Highest rate.", _TRAINING)] = None,
+    patience: Annotated[
+        int | None, _option("Epochs without a better validation.", _TRAINING, min=1)
+    ] = None,
+    max_seconds: Annotated[float | None, _option("A budget of time.", _TRAINING)] = None,
+    validation: Annotated[
+        float | None, _option("Share of DATA held out for validation.", _TRAINING)
+    ] = None,
+    metric: Annotated[str | None, _option("What chooses the best epoch.", _TRAINING)] = None,
+    seed: Annotated[
+        int | None, _option("The same seed gives the same model (default: 0).", _TRAINING)
+    ] = None,
+    device: Annotated[str | None, _option("auto, cpu, cuda or mps.", _RUN)] = None,
+    threads: options.Threads = None,
+    assignments: Annotated[
+        list[str] | None,
+        _option("Any parameter of the estimator: name=value; may be repeated.", _TRAINING, "--set"),
+    ] = None,
+    resume: Annotated[bool, _option("Go on where a killed run stopped.", _RUN, "--resume")] = False,
+    force: Annotated[bool, _option("Replace the run in the directory.", _RUN, "--force")] = False,
+    tensorboard: Annotated[
+        bool, _option("Write events for TensorBoard.", _RUN, "--tensorboard")
+    ] = False,
+    no_plots: Annotated[
+        bool, _option("A report without pictures, made faster.", _RUN, "--no-plots")
+    ] = False,
+    quiet: Annotated[bool, _option("Print nothing but errors.", _RUN, "--quiet", "-q")] = False,
+) -> None:
+    """Learn from labelled series; writes a run with model, metrics, plots and report.html.
+
+    Continue a killed run with the same command and --resume.
+    """
+    from roughformer.cli._errors import Interrupted
+    from roughformer.cli._settings import parse_assignments
+    from roughformer.cli._training import TrainingRequest, run_training
+
+    flags: dict[str, Any] = {
+        "windows": options.windows_of(windows, window_duration, window_points),
+        "depth": depth,
+        "views": options.words_of(views) or None,
+        "model": model,
+        "causal": causal,
+        "rate_like": rate_like,
+        "uncertainty": uncertainty,
+        "drop": None if drop is None else _drop(drop),
+        "epochs": epochs,
+        "batch_size": batch_size,
+        "learning_rate": learning_rate,
+        "patience": patience,
+        "max_seconds": max_seconds,
+        "validation": validation,
+        "metric": metric,
+        "random_state": seed,
+        "device": device,
+        "n_jobs": threads,
+        "static": options.words_of(static) or None,
+    }
+    flags = {name: v for name, v in flags.items() if v is not None}
+    flags = parse_assignments(assignments or []) | flags
+    out = Path("runs") / data.name.split(".")[0] if out is None else out
+    request = TrainingRequest(
+        data=data,
+        out=out,
+        columns=options.columns_of(series_id, time, channel, value, channels),
+        target=target,
+        task=task,
+        preset=preset,
+        group=group,
+        labels=labels,
+        valid=valid,
+        test=test,
+        config=config,
+        flags=flags,
+        resume=resume,
+        force=force,
+        tensorboard=tensorboard,
+        quiet=quiet,
+        plots=not no_plots,
+        command=shlex.join(["roughformer", *sys.argv[1:]]),
+    )
+    try:
+        summary = run_training(request)
+    except KeyboardInterrupt:
+        some = any(out.glob("state")) or any(out.glob("member-*/state"))
+        state = "the last epoch's state is" if some else "no epoch was"
+        raise Interrupted(
+            f"interrupted; {state} saved in {out}: the same command with --resume continues"
+        ) from None
+    if not quiet:
+        _print(summary, out)
+
+
+def _drop(text: str) -> Any:
+    numbers = options.numbers_of(text, "--drop")
+    if len(numbers) not in (1, 2):
+        raise typer.BadParameter("a share or a range such as 0,0.7", param_hint="--drop")
+    return numbers[0] if len(numbers) == 1 else tuple(numbers)
+
+
+def _print(summary: dict[str, Any], out: Path) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    parts = [part for part in ("validation", "test") if part in summary]
+    if parts:
+        table = Table(title=f"best epoch {summary['best_epoch']} of {summary['epochs']}")
+        table.add_column("")
+        names = list(dict.fromkeys(name for part in parts for name in summary[part]))
+        for name in names:
+            table.add_column(name.replace("_", " "), justify="right")
+        for part in parts:
+            row = summary[part]
+            table.add_row(part, *(f"{row[name]:.4g}" if name in row else "" for name in names))
+        console.print(table)
+    typer.echo(f"run: {out}\nreport: {out / 'report.html'}")

@@ -1,0 +1,178 @@
+"""Files of series as the command line reads them."""
+
+import gzip
+
+import numpy as np
+import pytest
+
+from roughformer.cli._columns import Columns
+from roughformer.cli._data import ids_of, read_data
+from roughformer.errors import InputError
+from roughformer.io import make_sine, write_table, write_ts
+from roughformer.series import SeriesBatch
+
+
+@pytest.fixture
+def batch():
+    return make_sine(6, n_classes=3, length=9)
+
+
+def write(path, text):
+    path.write_text(text)
+    return path
+
+
+WIDE = """patient,time,hr,spo2,age,ward,died
+a,0,60,97,70,w1,no
+a,1,62,,70,w1,no
+b,0,80,99,50,w2,yes
+"""
+
+
+def test_a_saved_batch_needs_no_options(tmp_path, batch):
+    batch.save(tmp_path / "x.parquet")
+    data = read_data(tmp_path / "x.parquet", Columns(), target="label")
+    assert np.array_equal(data.batch.values, batch.values)
+    assert np.array_equal(data.target, batch.labels)
+    assert ids_of(data.batch).tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_static_covariate_can_be_the_target_or_the_group(tmp_path, batch):
+    batch.save(tmp_path / "x.parquet")
+    data = read_data(tmp_path / "x.parquet", Columns(), target="omega", group="omega")
+    assert np.array_equal(data.target, batch.static[:, 0])
+    assert np.array_equal(data.groups, batch.static[:, 0])
+
+
+def test_ts_files_have_labels(tmp_path, batch):
+    write_ts(batch, tmp_path / "x.ts")
+    data = read_data(tmp_path / "x.ts", Columns(), target="label")
+    assert data.target.tolist() == [str(label) for label in batch.labels]
+
+
+@pytest.mark.parametrize("name", ["x.csv", "x.parquet", "x.tsv", "x.csv.gz"])
+@pytest.mark.parametrize("form", ["wide", "long"])
+def test_tables_are_told_apart_by_their_columns(tmp_path, batch, form, name):
+    plain = SeriesBatch(batch.times, batch.values, batch.offsets, labels=batch.labels)
+    write_table(plain, tmp_path / name, form=form)
+    data = read_data(tmp_path / name, Columns(), target="label")
+    assert data.batch.channels == plain.channels
+    assert np.allclose(data.batch.values, plain.values)
+    assert data.target.tolist() == batch.labels.tolist()
+
+
+def test_columns_with_a_role_are_no_channels(tmp_path):
+    file = write(tmp_path / "x.csv", WIDE)
+    data = read_data(file, Columns(static=("age",)), target="died", group="ward")
+    assert data.batch.channels == ("hr", "spo2")
+    assert data.target.tolist() == ["no", "yes"]
+    assert data.groups.tolist() == ["w1", "w2"]
+    assert data.batch.static.tolist() == [[70.0], [50.0]]
+    assert data.columns.series_id == "patient"
+    assert data.columns.time == "time"
+
+
+def test_several_targets(tmp_path):
+    file = write(tmp_path / "x.csv", WIDE)
+    data = read_data(file, Columns(channels=("hr",)), target="age, age")
+    assert data.target.tolist() == [[70, 70], [50, 50]]
+
+
+def test_names_can_be_given(tmp_path):
+    file = write(tmp_path / "x.csv", "who,when,what,much\n1,0,a,5\n1,2,b,6\n2,0,a,7\n")
+    columns = Columns("who", "when", "what", "much")
+    data = read_data(file, columns)
+    assert data.batch.channels == ("a", "b")
+    assert data.batch.lengths.tolist() == [2, 1]
+    assert data.target is None
+
+
+def test_targets_of_a_table_of_their_own(tmp_path, batch):
+    batch.with_labels(None).save(tmp_path / "x.parquet")
+    labels = write(tmp_path / "y.csv", "id,died,ward\n0,no,a\n2,yes,b\n1,no,a\n5,no,c\n")
+    data = read_data(tmp_path / "x.parquet", Columns(), target="died", group="ward", labels=labels)
+    assert data.target.tolist() == ["no", "no", "yes", "no"]
+    assert data.groups.tolist() == ["a", "a", "b", "c"]
+    assert np.array_equal(data.batch.values, batch[[0, 1, 2, 5]].values)
+    assert ids_of(data.batch).tolist() == [0, 1, 2, 5]
+    assert data.notes == (f"2 of 6 series have no row in {labels} and are left out",)
+
+
+def test_the_other_column_of_two_is_the_target(tmp_path, batch):
+    batch.save(tmp_path / "x.parquet")
+    labels = write(
+        tmp_path / "y.csv", "series,rate\n" + "".join(f"{i},{i / 2}\n" for i in range(6))
+    )
+    data = read_data(tmp_path / "x.parquet", Columns(), target="label", labels=labels)
+    assert data.target.tolist() == [0, 0.5, 1, 1.5, 2, 2.5]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("x.csv", "a,time,x\n1,2,3\n", "which column of .* holds the ids of the series: name it"),
+        ("x.csv", "id,a,x\n1,2,3\n", "holds the times: name it with --time. Its columns are id, a"),
+        ("x.csv", "id,time\n1,2\n", "has no column left to be a channel; see --channels"),
+        ("x.csv", "id,time,x\n1,2,3,4\n", "cannot be read as"),
+        ("x.csv", "", "cannot be read as a table"),
+        ("x.csv", "id,time,x\n1,0,3\n1,2,3\n", "has no column 'label'; name the target with"),
+        ("x.parquet", "nonsense", "is damaged or no Parquet file"),
+        ("x.ts", "nonsense", "expected a line @data"),
+        ("x.doc", "nonsense", "cannot tell the format of .*: known are .parquet, .csv"),
+    ],
+)
+def test_what_cannot_be_read_is_said(tmp_path, name, text, words):
+    file = write(tmp_path / name, text)
+    with pytest.raises(InputError, match=words):
+        read_data(file, Columns(), target="label")
+
+
+def test_what_is_missing_is_said(tmp_path, batch):
+    file = tmp_path / "x.parquet"
+    batch.with_labels(None).save(file)
+    with pytest.raises(InputError, match=r"there is no file .*check the path"):
+        read_data(tmp_path / "absent.csv", Columns())
+    with pytest.raises(InputError, match="has no target 'label'; it has omega"):
+        read_data(file, Columns(), target="label")
+    with pytest.raises(InputError, match="holds neither WFDB records nor EDF files"):
+        read_data(tmp_path, Columns())
+    labels = write(tmp_path / "y.csv", "id,died\nx,1\n")
+    with pytest.raises(InputError, match=r"no series of the data is in .*'id' must hold their ids"):
+        read_data(file, Columns(), target="died", labels=labels)
+    with pytest.raises(InputError, match=r"has no column 'born'; name the target with --target"):
+        read_data(file, Columns(), target="born", labels=labels)
+    twice = write(tmp_path / "z.csv", "id,died\n1,1\n1,0\n")
+    with pytest.raises(InputError, match=r"must not change within a series, but series 1 has 0"):
+        read_data(file, Columns(), target="died", labels=twice)
+    table = write(tmp_path / "w.csv", WIDE)
+    with pytest.raises(InputError, match="has no column 'zone' for --group"):
+        read_data(table, Columns(channels=("hr",)), target="died", group="zone")
+
+
+def test_a_directory_of_records(tmp_path):
+    wfdb = pytest.importorskip("wfdb")
+    for name in ("r1", "r2"):
+        wfdb.wrsamp(
+            name, fs=10, units=["mV"], sig_name=["ecg"], p_signal=np.zeros((20, 1)),
+            fmt=["16"], write_dir=str(tmp_path),
+        )  # fmt: skip
+    labels = write(tmp_path / "y.csv", "record,sick\nr1,0\nr2,1\n")
+    data = read_data(tmp_path, Columns(), target="sick", labels=labels)
+    assert data.batch.channels == ("ecg",)
+    assert data.target.tolist() == [0, 1]
+    one = read_data(tmp_path / "r2.hea", Columns())
+    assert ids_of(one.batch).tolist() == ["r2"]
+
+
+def test_names_that_were_given_go_before_those_that_were_kept():
+    kept = Columns("id", "t", channels=("a",))
+    given = Columns(time="when", static=("age",))
+    assert given.over(kept) == Columns("id", "when", channels=("a",), static=("age",))
+    assert Columns.of(kept.plain()) == kept
+
+
+def test_a_damaged_gzip_is_one_error(tmp_path):
+    file = tmp_path / "x.csv.gz"
+    file.write_bytes(gzip.compress(WIDE.encode())[:-12])
+    with pytest.raises(InputError, match="cannot be read"):
+        read_data(file, Columns(), target="died")
