@@ -97,7 +97,11 @@ def main() -> None:
             f"{theirs['peak_mb']:8.0f}{ours['encode_share']:9.1%}"
         )
     if args.json:
-        args.json.write_text(json.dumps(rows, indent=1) + "\n")
+        sys.path.insert(0, str(Path(__file__).parents[1] / "experiments"))
+        from _results import environment
+
+        found = {"environment": environment(), "rows": rows}
+        args.json.write_text(json.dumps(found, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -283,3 +283,14 @@ def test_wide_answers_have_the_shape_of_the_others(uncertainty, causal):
     options = {"task": "regression", "uncertainty": uncertainty, "causal": causal}
     expected = made(**options)(*inputs()).shape
     assert made(**options, wide=8)(*inputs()).shape == expected
+
+
+@pytest.mark.parametrize("wide", [0, 8])
+def test_a_new_model_knows_how_frequent_classes_are(wide):
+    model = made(wide=wide)
+    model.head.map.weight.data.zero_()
+    if wide:
+        model.wide.out.weight.data.zero_()
+    frequency = torch.tensor([0.7, 0.2, 0.1])
+    model.fit_prior(frequency)
+    torch.testing.assert_close(model(*inputs()).softmax(dim=-1), frequency.expand(4, 3))

@@ -211,6 +211,11 @@ class RFormerEstimator(BaseEstimator):  # type: ignore[misc]
             rate_like=self._rate_like, to_target=self._to_loss, threads=1,
         )  # fmt: skip
         model.fit_scaling(source.sample(_FOR_SCALING))
+        if self._task == "classification":
+            counts = torch.bincount(target.flatten(), minlength=plan.model.n_outputs)
+            weight = self._class_weight(target)
+            frequency = counts if weight is None else counts * weight
+            model.fit_prior(frequency / frequency.sum())
         valid = None
         if len(held_series):
             valid = self._validation_inputs(encoder, held_series, held_target, config, seed)

@@ -41,9 +41,9 @@ class RFormerClassifier(ClassifierMixin, RFormerEstimator):  # type: ignore[misc
         knowledge. "auto" chooses by the sizes of the training series.
     Model
         ``d_model``, ``n_heads``, ``n_layers``, ``dropout``, ``input_dropout``, ``pooling``;
-        ``wide``, ``wide_dropout``: small networks of that width from the last token to answers of
-        their own; ``scaling``: of features, ``"standard"`` or by ``"rank"``; ``causal=True`` predicts
-        at every window end from the past only (``predict_windows``).
+        ``wide``, ``wide_dropout``: small networks of that width from the last token to answers
+        of their own; ``scaling``: of features, ``"standard"`` or by ``"rank"``; ``causal=True``
+        predicts at every window end from the past only (``predict_windows``).
     Training
         ``epochs``, ``batch_size``, ``learning_rate``, ``weight_decay``, ``schedule``,
         ``patience``, ``max_seconds`` (stop then, the schedule compressed to it);

@@ -142,3 +142,15 @@ class RFormer(nn.Module):
             self.standardize_spectrum.fit(inputs["spectrum"].flatten(-2))
         if self.embed_static is not None:
             self.standardize_static.fit(inputs["static"])
+
+    @torch.no_grad()
+    def fit_prior(self, frequency: Tensor) -> None:
+        """Answers begin at the frequencies ``(K,)`` of the classes in the training part.
+
+        Learning that one class is rare would cost the first of few epochs.
+        """
+        start = frequency.clamp(min=1e-6).log()
+        start = start - start.mean()
+        self.head.map.bias.copy_(start)
+        if self.wide is not None:
+            self.wide.out.bias.copy_(start)

@@ -22,7 +22,7 @@ class _Maps(nn.Module):
 
 
 class Wide(nn.Module):
-    """``(..., n_in)`` -> ``(k, ..., n_outputs[, m])``: of k networks with two hidden layers.
+    """``(..., n_in)`` -> ``(k, ..., n_outputs[, m])``: answers of k small networks.
 
     They have weights and dropout of their own and are trained each by itself; their mean is
     steadier than any of them.
