@@ -482,3 +482,50 @@ def test_windows_of_any_kind_are_stored_with_the_model(windows, tmp_path):
         assert np.array_equal(again.predict_proba(batch), model.predict_proba(batch))
         refitted = again.set_params(run_dir=None).fit(batch)
         assert np.array_equal(refitted.predict_proba(batch), model.predict_proba(batch))
+
+
+@pytest.mark.parametrize("labels", [["a", 1] * 6, [None, "a"] * 6])
+def test_labels_of_several_kinds_are_refused(labels):
+    batch = make_sine(12, n_classes=2, length=40)
+    with pytest.raises(InputError, match="labels must be of one kind"):
+        RFormerClassifier(epochs=1).fit(batch, np.array(labels, dtype=object))
+
+
+def test_targets_of_ragged_windows_are_padded_to_the_longest_series():
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal((n, 1)) for n in (10, 40, 25, 31, 18, 22)]
+    batch = rf.SeriesBatch.from_arrays(arrays)
+    windows = rf.Windows.by_points(5)
+    most = windows.place(batch).most
+    options = {"windows": windows, "causal": True, "epochs": 2, "batch_size": 2, "d_model": 8}
+    y = rng.standard_normal((6, most, 1))
+    model = RFormerRegressor(**options, n_heads=2, validation=0.3).fit(batch, y)
+    assert [len(end) for end, _ in model.predict_windows(batch)] == [2, 8, 5, 6, 4, 5]
+    with pytest.raises(InputError, match="windows but targets for"):
+        RFormerRegressor(**options, n_heads=2, validation=0.0).fit(batch, y[:, :3])
+
+
+def test_mixed_precision_ends_with_training(tmp_path):
+    batch = make_sine(12, n_classes=2, length=40)
+    options = {"windows": 4, "epochs": 1, "d_model": 8, "n_heads": 2, "precision": "bfloat16"}
+    model = RFormerClassifier(**options).fit(batch)
+    model.save(tmp_path / "model")
+    again = RFormerClassifier.load(tmp_path / "model")
+    assert np.array_equal(again.predict_proba(batch), model.predict_proba(batch))
+
+
+def test_a_causal_model_of_incomplete_series_does_not_see_the_future():
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal((10, 2, 60)).cumsum(axis=2)
+    x[rng.random(x.shape) < 0.3] = np.nan
+    t = np.cumsum(rng.uniform(0.5, 1.5, (10, 60)), axis=1)
+    options = {"windows": rf.Windows.by_duration(7.0), "causal": True, "epochs": 1, "d_model": 8}
+    model = RFormerClassifier(**options, n_heads=2).fit(x, np.arange(10) % 2, times=t)
+    before = model.predict_windows(x, times=t)
+    changed = x.copy()
+    for b in range(10):
+        changed[b, :, t[b] > before[b][0][3]] += 5
+    after = model.predict_windows(changed, times=t)
+    for (_, p), (_, q) in zip(before, after, strict=True):
+        assert np.allclose(p[:4], q[:4], atol=1e-6)
+        assert not np.allclose(p[4:], q[4:], atol=1e-6)

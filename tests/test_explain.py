@@ -169,7 +169,7 @@ def test_the_spectrum_of_a_channel_is_hidden_with_it():
     for e, unseen in zip(before, after, strict=True):
         assert e.value == pytest.approx(model_point(e.prediction), rel=1e-3)
         np.testing.assert_allclose(unseen.windows, 0, atol=1e-4)
-        assert total(unseen) == pytest.approx(0, abs=1e-4)
+        assert all(name.startswith("spectrum:") for name, w in unseen.words.items() if w)
         assert all(abs(v) > 1e-3 for v in unseen.channels.values())
 
 
@@ -365,3 +365,20 @@ def test_feature_channels_of_samples():
     encoder = SampleEncoder(channels=("a", "b"), time_unit=1.0)
     named = dict(zip(encoder.names, encoder.feature_channels(), strict=True))
     assert named == {"a": (0,), "b": (1,), "seen a": (0,), "seen b": (1,), "gap": ()}
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_words_of_the_wide_networks_and_of_the_spectrum_add_up(causal):
+    rng = np.random.default_rng(0)
+    values = rng.standard_normal((24, 3, 40)).cumsum(axis=2)
+    sparse = np.where(rng.random(values.shape) < 0.7, np.nan, values)
+    y = (values[:, 0].mean(axis=1) > 0).astype(int)
+    options = {"windows": 4, "d_model": 16, "n_heads": 2, "epochs": 3, "random_state": 0}
+    for x, more in ((sparse, {"causal": causal}), (values, {"spectrum": "linear"})):
+        model = RFormerClassifier(**options, **more).fit(x, y)
+        assert bool(model.predictor_.model.wide) == (x is sparse)
+        for found in model.explain(x[:4], n_words=None):
+            total = sum(found.words.values())
+            assert total == pytest.approx(found.value - found.baseline, abs=0.02)
+        names = list(found.words)
+        assert any(name.startswith("spectrum:x1 at ") for name in names) == (x is values)

@@ -12,6 +12,7 @@ from roughformer.errors import InputError
 from roughformer.io import make_sine
 from roughformer.tokens import SpectrumConfig, TokenConfig, Tokenizer
 from roughformer.tokens.config import plain_windows
+from roughformer.tokens.holding import held_at_cuts, last_values
 from roughformer.tokens.observations import WORDS, ValueRange, observation_words
 from roughformer.tokens.pieces import pieces_between
 from roughformer.tokens.spectrum import frequencies, log_power, spectrum_range
@@ -59,6 +60,7 @@ def test_windows_that_fit_only_some_series_cannot_be_stored():
     [
         ({"views": ("global",), "clock": 3}, "clock words belong to the local view"),
         ({"depth": 0}, "observations=True only"),
+        ({"hold": True, "counts": True}, "no gaps to count"),
         ({"lags": (0.0,)}, "lags are positive"),
         ({"views": ("local", "local")}, "views must be"),
         ({"spectrum": {"low": 2.0, "high": 1.0}}, "low must be below its high"),
@@ -252,7 +254,7 @@ def brute_force(batch, cuts, values, view):
     for b in range(len(batch)):
         t, x = batch.series(b)
         edges = cuts.of(b)
-        span = edges[-1] - edges[0]
+        span = 7.0
         rows = []
         for k in range(1, len(edges)):
             row = []
@@ -271,13 +273,12 @@ def brute_force(batch, cuts, values, view):
                     row += [z.std() if len(z) > 1 else nan, slope]
                     row += [z[-1] - z[0] if len(z) > 1 else nan]
                     row += [(edges[k] - when[-1]) / span if len(z) else nan]
-                    windows = len(edges) - 1
-                    for size in (max(windows // 2, 1), max(windows // 4, 1)):
+                    for size in (2, 1):
                         after = edges[max(k - size, 0)]
                         late = z[(when > after) | ((k <= size) & (when >= after))]
                         some = len(late) > 0
                         mean = late.mean() if some else nan
-                        if size == max(windows // 2, 1) and len(row) % 15 == 10:
+                        if size == 2:
                             row += [np.log1p(len(late)), mean]
                             row += [late.min() if some else nan, late.max() if some else nan]
                         else:
@@ -292,7 +293,7 @@ def brute_force(batch, cuts, values, view):
 def test_observation_words_agree_with_a_loop(windows, views):
     batch = ragged(missing=0.7)
     values, cuts = ValueRange.fit(batch), windows.place(batch)
-    found = observation_words(batch, cuts, views, values)
+    found = observation_words(batch, cuts, views, values, 2, 7.0)
     expected = np.concatenate([brute_force(batch, cuts, values, v) for v in views], axis=-1)
     assert np.allclose(found, expected, atol=1e-5, equal_nan=True)
 
@@ -346,3 +347,42 @@ def test_static_covariates_become_numbers_levels_and_marks():
     assert tokenizer.encode(batch)["static"].shape == (120, 3)
     with pytest.raises(InputError, match="are not in these series"):
         Tokenizer.fit(TokenConfig(windows=2, static=("age",)), batch)
+
+
+# Holding
+
+
+@pytest.mark.parametrize("windows", [{"duration": 3.3}, {"points": 4}, (0.0, 4.0, 9.5, 14.0)])
+@pytest.mark.parametrize("drop", [0.0, 0.4])
+def test_held_tokens_do_not_know_what_comes_after_their_window(windows, drop):
+    batch = ragged(n=4, missing=0.4)
+    config = TokenConfig(windows=windows, depth=3, hold=True, clock=2, counts=False)
+    tokenizer = Tokenizer.fit(config, batch)
+    cuts = config.rule.place(batch)
+    before = tokenizer.encode(batch, drop=drop, seed=1)
+    changed = batch.values.copy()
+    third = np.array([cuts.of(b)[2] for b in range(len(batch))])
+    later = batch.times > np.repeat(third, batch.lengths)
+    changed[later] = changed[later] * 3 + 1
+    after = tokenizer.encode(batch.with_values(changed), drop=drop, seed=1)
+    assert np.array_equal(before["tokens"][:, :2], after["tokens"][:, :2])
+    assert not np.array_equal(before["tokens"], after["tokens"])
+
+
+def test_without_gaps_and_with_cuts_at_points_holding_changes_nothing():
+    batch = ragged(n=3)
+    plain, held = (
+        Tokenizer.fit(TokenConfig(windows={"points": 5}, hold=hold), batch).encode(batch)["tokens"]
+        for hold in (False, True)
+    )
+    assert np.allclose(plain, held, atol=1e-6)
+
+
+def test_gaps_are_filled_with_the_last_value_and_zero_before_the_first():
+    nan = np.nan
+    values = np.array([[nan, 1], [2, nan], [nan, nan], [nan, 5], [7, nan]], dtype=float)
+    batch = rf.SeriesBatch(np.arange(5.0), values, [0, 3, 5])
+    assert last_values(batch).tolist() == [[0, 1], [2, 1], [2, 1], [0, 5], [7, 5]]
+    held = Tokenizer.fit(TokenConfig(windows=2, hold=True), batch)
+    assert held.encode(batch[:0])["tokens"].shape[0] == 0
+    assert held_at_cuts(batch[:0], rf.Windows.by_count(2).place(batch[:0])).n_points == 0

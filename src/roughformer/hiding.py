@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from roughformer.errors import InputError
 from roughformer.predictor import Predictor
+from roughformer.tokens.spectrum import frequencies
 from roughformer.tokens.tempo import TempoEncoder
 
 __all__ = ["NOTHING", "Hideable", "hideable"]
@@ -34,8 +35,9 @@ class Hideable:
     """Which of them is x."""
     hidden: float
     """What x is where it is hidden."""
-    scales: tuple[nn.Module, ...]
-    """What scales x, so that hidden is 0; none: it is as it is."""
+    scales: tuple[tuple[nn.Module, int], ...]
+    """What scales features, so that hidden is 0, and the number of its first feature in ``names``;
+    none: x is as it is."""
     covers: Tensor
     """``(L, W)``: rows that are hidden with each window."""
     holds: Tensor
@@ -48,9 +50,12 @@ class Hideable:
         return {name: x[series] for name, x in self.inputs.items()}
 
     def hide_all(self, series: Tensor) -> Inputs:
-        """``take`` with nothing of x shown."""
+        """``take`` with nothing shown of x, nor of the spectrum of the whole path."""
         inputs = self.take(series)
-        return inputs | {self.main: torch.full_like(inputs[self.main], self.hidden)}
+        hidden = {self.main: torch.full_like(inputs[self.main], self.hidden)}
+        if "spectrum" in inputs:
+            hidden["spectrum"] = torch.full_like(inputs["spectrum"], torch.nan)
+        return inputs | hidden
 
     def slopes(self, f: Callable[[Inputs], Tensor], series: Tensor, share: Tensor) -> Tensor:
         """``(n, F)``: Σ_k z_ki ∂f/∂z_ki at share · z, z ``(n, W, ...)`` what the model sees of x.
@@ -58,21 +63,27 @@ class Hideable:
         ``f`` gives n numbers for the inputs of n series; ``share (n,)``.
         """
         inputs = self.take(series)
-        pairs: list[tuple[Tensor, Tensor]] = []
+        pairs: list[tuple[Tensor, Tensor, int]] = []
 
-        def shrink(z: Tensor) -> Tensor:
+        def shrink(z: Tensor, first: int) -> Tensor:
             z = z.detach()
             part = (share.view(-1, *[1] * (z.dim() - 1)) * z).requires_grad_()
-            pairs.append((z, part))
+            pairs.append((z, part, first))
             return part
 
         with torch.enable_grad(), _outputs_changed(self.scales, shrink):
             if not self.scales:
-                inputs[self.main] = shrink(inputs[self.main])
+                inputs[self.main] = shrink(inputs[self.main], 0)
             total = f(inputs).sum()
-            slopes = torch.autograd.grad(total, [part for _, part in pairs])
-        each = [(z * slope).sum(dim=1) for (z, _), slope in zip(pairs, slopes, strict=True)]
-        return torch.stack(each).sum(dim=0).flatten(1)
+            slopes = torch.autograd.grad(total, [part for _, part, _ in pairs])
+        n = len(series)
+        found = torch.zeros(n, len(self.names), device=share.device)
+        for (z, _, first), slope in zip(pairs, slopes, strict=True):
+            each = z * slope
+            # (n, W, ...), rows added up; or (n, F) of one row: the last token, or the spectrum.
+            each = each.sum(dim=1).reshape(n, -1) if each.dim() > 2 else each
+            found[:, first : first + each.shape[1]] += each
+        return found
 
     def hide(self, jobs: Tensor) -> Inputs:
         """Copies of the inputs: of the series ``jobs[:, 0]`` without the window ``jobs[:, 1]``, the
@@ -98,12 +109,14 @@ class Hideable:
 
 @contextmanager
 def _outputs_changed(
-    modules: tuple[nn.Module, ...], change: Callable[[Tensor], Tensor]
+    modules: tuple[tuple[nn.Module, int], ...], change: Callable[[Tensor, int], Tensor]
 ) -> Iterator[None]:
     """What the modules give is changed by ``change`` on its way."""
     hooks = [
-        module.register_forward_hook(lambda module, args, output: change(output))
-        for module in modules
+        module.register_forward_hook(
+            lambda module, args, output, first=first: change(output, first)
+        )
+        for module, first in modules
     ]
     try:
         yield
@@ -126,15 +139,20 @@ def hideable(predictor: Predictor, inputs: Inputs) -> Hideable:
     holds = torch.zeros(len(encoder.channels), len(uses), dtype=torch.bool)
     for feature, channels in enumerate(uses):
         holds[list(channels), feature] = True
-    named = predictor.model.named_modules()
+    first = {"standardize": 0, "standardize_last": 0, "standardize_spectrum": len(uses)}
+    named = ((name.split(".")[-1], module) for name, module in predictor.model.named_modules())
+    names = list(encoder.names)
+    if "spectrum" in inputs:
+        turns = frequencies(encoder.config.spectrum) / (2 * np.pi)
+        names += [f"spectrum:{channel} at {x:.4g}" for channel in encoder.channels for x in turns]
     return Hideable(
         inputs=inputs,
         main="tokens",
         hidden=torch.nan,
-        scales=tuple(module for name, module in named if name.split(".")[-1] == "standardize"),
+        scales=tuple((module, first[name]) for name, module in named if name in first),
         covers=torch.eye(tokens.shape[1], dtype=torch.bool, device=tokens.device),
         holds=holds.to(tokens.device),
-        names=encoder.names,
+        names=names,
     )
 
 

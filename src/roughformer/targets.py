@@ -27,7 +27,12 @@ class ClassTargets(BaseModel):
     @classmethod
     def fit(cls, y: Array) -> Self:
         """The classes that are in ``y (B,)``."""
-        found = np.unique(y)
+        try:
+            found = np.unique(y)
+        except TypeError:
+            raise InputError(
+                "labels must be of one kind, all text or all numbers, and none may be None"
+            ) from None
         return cls(classes=tuple(found.tolist()), dtype=found.dtype.str)
 
     @property

@@ -64,6 +64,12 @@ def token_config(batch: SeriesBatch, options: dict[str, Any], causal: bool) -> T
             axis = "linear" if spectrum == "auto" else spectrum
             count = min(1024 if axis == "linear" else 256, max(_MOST_POWERS // channels, 16))
             chosen["spectrum"] = SpectrumConfig(axis=axis, count=count)
+    chosen["hold"] = causal
+    if causal and chosen["time"] == "span":
+        raise InputError(
+            "a causal model cannot tell time as a share of the series' span, which is not known "
+            "before its end; use time='unit'"
+        )
     if causal and chosen["spectrum"] is not None:
         raise InputError(
             "a causal model cannot use the spectrum of the whole path, which sees the future; "

@@ -156,6 +156,10 @@ class RFormerEstimator(BaseEstimator):  # type: ignore[misc]
                 raise InputError("members hold out a part each: leave validation_data out")
             held_x, held_y, *rest = validation_data
             held = as_series(held_x, *rest)
+            if held_y is None:
+                held_y = held.labels
+            if held_y is None:
+                raise InputError("validation_data needs targets: (X, y), or series with labels")
             self.validation_index_ = np.zeros(0, dtype=np.int64)
             return [((batch, target), (held, self._aim(held_y, len(held))))]
         classes = target.numpy() if self._task == "classification" else None
@@ -190,10 +194,11 @@ class RFormerEstimator(BaseEstimator):  # type: ignore[misc]
             encoder = kind.fit_encoder(tokens, batch, rates)
             output = {"task": self._task} | self._output_options(target)
             shape = self._options(_MODEL)
+            counted = tokens.observations and self._kind_name() == "rformer"
             if shape["wide"] == "auto":
-                shape["wide"] = 256 if tokens.observations else 0
+                shape["wide"] = 256 if counted else 0
             if shape["scaling"] == "auto":
-                shape["scaling"] = "rank" if tokens.observations else "standard"
+                shape["scaling"] = "rank" if counted else "standard"
             return _Plan(kind, encoder, kind.configure(encoder, shape, output, unit or 1.0), config)
         except ValidationError as error:
             raise one_line(error) from None

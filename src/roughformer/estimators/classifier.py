@@ -323,6 +323,6 @@ def _at_targets(
     mask = None if valid is None else valid[0].get("mask")
     real = torch.ones(output.shape[:2], dtype=torch.bool) if mask is None else mask
     if aim.dim() == 2:
-        return output[real], aim[real]
+        return output[real], aim[:, : output.shape[1]][real]
     at = (real.sum(dim=1) - 1).clamp(min=0)
     return output[torch.arange(len(output)), at], aim

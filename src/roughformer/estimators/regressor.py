@@ -319,7 +319,7 @@ class RFormerRegressor(RegressorMixin, RFormerEstimator):  # type: ignore[misc]
         mask = None if valid is None else valid[0].get("mask")
         real = torch.ones(output.shape[:2], dtype=torch.bool) if mask is None else mask
         if aim.dim() == 3:
-            return output[real], aim[real]
+            return output[real], aim[:, : output.shape[1]][real]
         at = (real.sum(dim=1) - 1).clamp(min=0)
         return output[torch.arange(len(output)), at], aim
 

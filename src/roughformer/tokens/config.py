@@ -90,6 +90,11 @@ class TokenConfig(BaseModel):
     counts: bool = Field(False, description="Numbers of observations as channels.")
     basepoint: bool = Field(False, description="Windows start at the origin: levels are kept.")
     clock: int = Field(0, ge=0, description="Harmonic clocks of each local window.")
+    hold: bool = Field(
+        False,
+        description="Gaps are filled with the last value, which is held up to each window's end, "
+        "so that a window tells nothing of what comes after it.",
+    )
     observations: bool = Field(
         False,
         description="Words of each channel on the clock of its own observations: for series that "
@@ -104,6 +109,8 @@ class TokenConfig(BaseModel):
             raise ValueError(f"views must be one or both of global and local, got {self.views}")
         if self.clock and "local" not in self.views:
             raise ValueError("clock words belong to the local view; add it, or set clock to 0")
+        if self.hold and self.counts:
+            raise ValueError("held paths have no gaps to count between; use observations=True")
         if self.depth == 0 and not self.observations:
             raise ValueError("depth 0 leaves no tokens; it is for observations=True only")
         if any(not np.isfinite(lag) or lag <= 0 for lag in self.lags):

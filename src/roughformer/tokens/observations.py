@@ -7,7 +7,7 @@ running extremes and of time,
     log(1 + n),   mean = (x, N) / (N),   min x_i,   max x_i,   first x_1,   last x_n,
     sd of x_i,   slope of x_i over t_i,   rise x_n - x_1,   since = time from t_n to the end,
 
-and some of them over the last half (recent) and the last quarter (latest) of the windows up to now,
+and some of them over the last windows up to now (recent) and the last half of those (latest),
 say what was seen, and how often, without inventing values between observations. What nothing tells
 is NaN. Each can be updated by one observation at a time.
 """
@@ -76,11 +76,18 @@ def _range_of(column: npt.NDArray[Any]) -> tuple[float, float, float, float]:
 
 
 def observation_words(
-    batch: SeriesBatch, cuts: Cuts, views: tuple[View, ...], values: ValueRange
+    batch: SeriesBatch,
+    cuts: Cuts,
+    views: tuple[View, ...],
+    values: ValueRange,
+    recent: int,
+    unit: float,
 ) -> npt.NDArray[np.float32]:
     """``(B, L, Σ_views C · words)``: for each view, channel by channel, its ``WORDS``.
 
     local: observations in (t_{k-1}, t_k], the first window closed; global: in [t_0, t_k].
+    ``recent``: so many windows back count as recent, half of them as latest. ``unit`` of time of
+    slopes and of time since the last observation.
     """
     size = sum(len(WORDS[view]) for view in views) * batch.n_channels
     out = np.empty((len(batch), cuts.most, size), dtype=np.float32)
@@ -88,7 +95,7 @@ def observation_words(
         return out
     for i in range(0, len(batch), _SERIES_AT_ONCE):
         part = np.arange(i, min(i + _SERIES_AT_ONCE, len(batch)))
-        found = _words(batch[part], cuts, part, values)
+        found = _words(batch[part], cuts, part, values, recent, unit)
         out[part] = np.concatenate(
             [
                 np.stack([found[view][word] for word in WORDS[view]], axis=-1)
@@ -104,7 +111,12 @@ def observation_words(
 
 
 def _words(
-    batch: SeriesBatch, cuts: Cuts, numbers: npt.NDArray[np.int64], values: ValueRange
+    batch: SeriesBatch,
+    cuts: Cuts,
+    numbers: npt.NDArray[np.int64],
+    values: ValueRange,
+    half: int,
+    unit: float,
 ) -> dict[str, dict[str, Floats]]:
     """Words ``(B, C, L)`` of each view."""
     n, c, length = len(batch), batch.n_channels, cuts.most
@@ -152,12 +164,11 @@ def _words(
     variance = np.maximum(xx_all / some - (x_all / some) ** 2, 0.0)
     time_variance = tt_all / some - (t_all / some) ** 2
     covariance = tx_all / some - (t_all / some) * (x_all / some)
-    # A slope over less than a hundredth of the windows' span says nothing but noise.
-    span = (edges[:, -1] - edges[:, 0])[:, None, None]
-    apart = time_variance > (0.01 * span) ** 2
+    # A slope over less than a hundredth of the unit says nothing but noise.
+    apart = time_variance > (0.01 * unit) ** 2
     ends = (edges[:, 1:] - edges[:, :1])[:, None, :]
 
-    half, quarter = max(length // 2, 1), max(length // 4, 1)
+    quarter = max(half // 2, 1)
     recent, latest_n = _trailing(count, half, np.add), _trailing(count, quarter, np.add)
 
     def known(what: Floats, where: npt.NDArray[np.bool_]) -> Floats:
@@ -177,7 +188,7 @@ def _words(
         "first": known(begin, ever),
         "last": known(final, ever),
         "sd": known(np.sqrt(variance), n_all > 1),
-        "slope": known(covariance / np.where(apart, time_variance, 1.0) * span, apart),
+        "slope": known(covariance / np.where(apart, time_variance, 1.0) * unit, apart),
         "rise": known(final - begin, n_all > 1),
         "recent log n": np.log1p(recent),
         "recent mean": known(_trailing(total, half, np.add) / np.maximum(recent, 1), recent > 0),
@@ -186,7 +197,7 @@ def _words(
         "latest mean": known(
             _trailing(total, quarter, np.add) / np.maximum(latest_n, 1), latest_n > 0
         ),
-        "since": known((ends - np.take_along_axis(latest, newest, axis=-1)) / span, ever),
+        "since": known((ends - np.take_along_axis(latest, newest, axis=-1)) / unit, ever),
     }
     return {"local": local, "global": whole}
 

@@ -14,9 +14,11 @@ from roughformer.series import SeriesBatch
 from roughformer.signatures.api import multiview_signature
 from roughformer.signatures.features import feature_count, feature_names, layout_of
 from roughformer.tokens.config import TokenConfig
+from roughformer.tokens.holding import held_at_cuts
 from roughformer.tokens.observations import WORDS, ValueRange, observation_words
 from roughformer.tokens.spectrum import log_power, spectrum_range
 from roughformer.tokens.static import StaticEncoder
+from roughformer.windows import Windows
 from roughformer.words import all_words, lyndon_words
 
 __all__ = ["Tokenizer", "check_series"]
@@ -31,6 +33,7 @@ class Tokenizer(BaseModel):
     channels: tuple[str, ...] = Field(min_length=1)
     time_unit: float = Field(gt=0, description="Median span of the training series.")
     static_encoder: StaticEncoder = StaticEncoder()
+    recent: int = Field(1, ge=1, description="Windows that count as recent: half of the median.")
     value_range: ValueRange | None = Field(None, description="Of the channels, with observations.")
 
     @classmethod
@@ -50,6 +53,7 @@ class Tokenizer(BaseModel):
             channels=batch.channels,
             time_unit=unit,
             static_encoder=StaticEncoder.fit(batch, config.static),
+            recent=max(int(np.median(config.rule.place(batch).n_windows)) // 2, 1),
             value_range=ValueRange.fit(batch) if config.observations else None,
         )
 
@@ -155,21 +159,31 @@ class Tokenizer(BaseModel):
         cuts = rule.place(batch)
         parts = []
         if config.depth:
+            path, where, thin = batch, rule, options
+            if config.hold and len(batch):
+                # What is dropped must not be held, so it goes first.
+                path = held_at_cuts(batch.drop_points(drop, seed) if drop else batch, cuts)
+                where = Windows.explicit([cuts.of(b) for b in range(len(batch))])
+                thin = {"threads": threads}
             parts.append(
                 multiview_signature(
-                    batch,
-                    rule,
+                    path,
+                    where,
                     config.depth,
                     config.views,
                     lifts=self.lifts,
                     transform=config.transform,
                     dtype=np.float32,
-                    **options,
+                    **thin,
                 )
             )
         if self.value_range is not None:
             thinned = batch.drop_points(drop, seed) if drop else batch
-            parts.append(observation_words(thinned, cuts, config.views, self.value_range))
+            parts.append(
+                observation_words(
+                    thinned, cuts, config.views, self.value_range, self.recent, self.time_unit
+                )
+            )
         tokens = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
         since = cuts.since(cuts.origin)
         inputs = {

@@ -65,6 +65,13 @@ def _spread(output: Tensor, target: Tensor, outputs: OutputConfig, mask: Tensor 
     classes = outputs.task == "classification"
     if target.dim() == (1 if classes else 2):
         target = target.unsqueeze(1).expand(-1, length, *target.shape[1:])
+    # Windows of a batch may be fewer than those of the longest series; never more.
+    if target.shape[1] < length:
+        raise InputError(
+            f"there are {length} windows but targets for {target.shape[1]} of them; give as many "
+            "as the series with most windows has"
+        )
+    target = target[:, :length]
     if mask is not None:
         hidden = mask.new_zeros(()).to(target.dtype) + (-1 if classes else float("nan"))
         real = mask if classes else mask.unsqueeze(-1)
@@ -170,6 +177,8 @@ def train(
     log.close()
     if state.best is not None:
         bare.load_state_dict(state.best)
+    # Mixed precision is for training: without this the model would keep its changed forward.
+    accelerator.unwrap_model(prepared, keep_fp32_wrapper=False)
     bare.to(accelerator.device).eval()
     return state.history
 
