@@ -148,7 +148,11 @@ def test_a_run_is_resumed_with_the_same_configuration_only(files, tmp_path):
     command = ("train", files / "sine.parquet", *SMALL, "-q", "--out", out)
     succeeds(*command)
     words = fails(*command, "--resume", "--learning-rate", "0.01")
-    assert "had other data or another configuration; resume it with the same ones" in words
+    assert "was started with other settings (learning_rate = 0.01); resume it with the same" in words
+    before = {p: p.read_bytes() for p in (tmp_path / "run").rglob("*") if p.is_file()}
+    fails(*command, "--resume", "--epochs", "9")
+    after = {p: p.read_bytes() for p in (tmp_path / "run").rglob("*") if p.is_file()}
+    assert after == before, "a run that cannot go on is left as it is"
 
 
 def test_a_directory_of_other_things_is_left_alone(files, tmp_path):

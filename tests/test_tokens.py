@@ -386,3 +386,29 @@ def test_gaps_are_filled_with_the_last_value_and_zero_before_the_first():
     held = Tokenizer.fit(TokenConfig(windows=2, hold=True), batch)
     assert held.encode(batch[:0])["tokens"].shape[0] == 0
     assert held_at_cuts(batch[:0], rf.Windows.by_count(2).place(batch[:0])).n_points == 0
+
+
+@pytest.mark.parametrize("duration", [0.1, 0.3, 0.7])
+def test_cuts_that_round_onto_points_are_not_doubled(duration):
+    times = [7.0 * i + 0.1 * np.arange(60) for i in range(5)]
+    batch = rf.SeriesBatch.from_arrays([np.arange(60.0)[:, None]] * 5, times)
+    config = TokenConfig(windows={"duration": duration}, hold=True)
+    assert np.isfinite(Tokenizer.fit(config, batch).encode(batch)["tokens"]).all()
+
+
+def test_a_series_of_one_point_can_be_held():
+    batch = rf.SeriesBatch.from_arrays([np.ones((1, 1)), np.ones((9, 1))])
+    tokenizer = Tokenizer.fit(TokenConfig(windows=3, hold=True), batch)
+    assert np.isfinite(tokenizer.encode(batch)["tokens"]).all()
+
+
+def test_what_a_series_says_so_far_does_not_depend_on_whether_it_goes_on():
+    batch = ragged(n=3, missing=0.3)
+    config = TokenConfig(windows=(0.0, 3.0, 7.0, 11.0, 15.0), hold=True, basepoint=True)
+    tokenizer = Tokenizer.fit(config, batch)
+    whole = tokenizer.encode(batch)["tokens"]
+    known = batch.times <= 11.0
+    lengths = np.bincount(np.repeat(np.arange(3), batch.lengths)[known], minlength=3)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    prefix = rf.SeriesBatch(batch.times[known], batch.values[known], offsets)
+    assert np.allclose(tokenizer.encode(prefix)["tokens"][:, :3], whole[:, :3], atol=1e-5)

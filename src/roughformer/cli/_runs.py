@@ -32,8 +32,7 @@ def prepare_run(out: Path, *, resume: bool, force: bool) -> None:
     inside = {p.name for p in out.iterdir()} if out.exists() else set()
     ours = {name for name in inside if name in _PARTS or name.startswith(_MEMBER)}
     if resume and (ours or not inside):
-        # A report of an earlier end would be wrong until the new one is written.
-        (out / "metrics.json").unlink(missing_ok=True)
+        pass  # nothing is touched before it is clear that the run can go on
     elif force:
         for name in ours:
             path = out / name

@@ -82,7 +82,7 @@ def run_training(request: TrainingRequest) -> dict[str, Any]:
     prepare_run(request.out, resume=request.resume, force=request.force)
     about = known.plain() | {"target": target, "task": task}
     about |= {} if chosen.group is None else {"group": chosen.group}
-    write_file(request.out / "config.toml", to_toml(settings, {"data": about}).encode())
+    _keep_config(request, to_toml(settings, {"data": about}))
 
     weights = settings.get("class_weight")
     if isinstance(weights, dict):
@@ -150,6 +150,23 @@ def _named(weights: dict[Any, float], target: Array) -> dict[Any, float]:
     """TOML has texts as keys; classes may be numbers."""
     by_text = {str(label): label for label in np.unique(target).tolist()}
     return {by_text.get(str(key), key): weight for key, weight in weights.items()}
+
+
+def _keep_config(request: TrainingRequest, text: str) -> None:
+    """Write config.toml; a run that goes on must have the one that it was started with."""
+    path = request.out / "config.toml"
+    if request.resume and path.exists():
+        old, new = path.read_text().splitlines(), text.splitlines()
+        changed = [line for line in new if line not in old] or [
+            line for line in old if line not in new
+        ]
+        if changed:
+            raise InputError(
+                f"the run in {request.out} was started with other settings ({changed[0]}); resume "
+                "it with the same ones, or start another run with --out"
+            )
+        return
+    write_file(path, text.encode())
 
 
 def _close(

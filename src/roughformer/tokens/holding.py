@@ -6,14 +6,28 @@ value, and at each cut stands a point with the last value: all that a window say
 end.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 
 from roughformer.path import locate
 from roughformer.series import SeriesBatch
-from roughformer.windows import Cuts
+from roughformer.windows import Cuts, Windows
 
-__all__ = ["held_at_cuts", "last_values"]
+__all__ = ["PlacedWindows", "held_at_cuts", "last_values"]
+
+
+@dataclass(frozen=True)
+class PlacedWindows(Windows):
+    """Windows that have been placed already: held paths keep the cuts of the paths they are of."""
+
+    placed: Cuts | None = None
+
+    def place(self, batch: SeriesBatch) -> Cuts:
+        """The cuts as given."""
+        assert self.placed is not None
+        return self.placed
 
 
 def last_values(batch: SeriesBatch) -> npt.NDArray[np.floating]:
@@ -33,7 +47,7 @@ def last_values(batch: SeriesBatch) -> npt.NDArray[np.floating]:
 
 
 def held_at_cuts(batch: SeriesBatch, cuts: Cuts) -> SeriesBatch:
-    """The batch without gaps, with a point more at each cut inside a series that has none there.
+    """The batch without gaps, with one point more at each cut behind the first point.
 
     Static covariates, names and ids stay; labels do not.
     """
@@ -43,17 +57,20 @@ def held_at_cuts(batch: SeriesBatch, cuts: Cuts) -> SeriesBatch:
     edges = cuts.since(start)  # (B, L + 1), from the first point of each series
     column = np.arange(most + 1)[None, :]
     real = column <= cuts.n_windows[:, None]
-    last = (batch.span[1] - start)[:, None]
-    inside = real & (edges > 0) & (edges < last)
-    owner, at = np.nonzero(inside)
+    # Cuts behind the last point too: time goes on there, as it would if more points came later.
+    owner, at = np.nonzero(real & (edges > 0))
     when = edges[owner, at]
     begin, size = batch.offsets[:-1][owner], batch.lengths[owner]
     before = locate(batch.times, begin, size, when)
-    fresh = batch.times[begin + before] - batch.times[begin] != when
-    owner, when, before, begin = owner[fresh], when[fresh], before[fresh], begin[fresh]
+    new = start[owner] + when
+    after = batch.times[begin + np.minimum(before + 1, size - 1)]
+    # Rounding may put a cut onto a point: then it is there already.
+    fresh = (new > batch.times[begin + before]) & ((new < after) | (before == size - 1))
+    fresh[1:] &= (new[1:] > new[:-1]) | (owner[1:] != owner[:-1])
+    owner, new, before, begin = owner[fresh], new[fresh], before[fresh], begin[fresh]
     # New points go behind the point before them; both lists are in order already.
     position = begin + before + 1
-    times = np.insert(batch.times, position, start[owner] + when)
+    times = np.insert(batch.times, position, new)
     held = np.insert(values, position, values[begin + before], axis=0)
     lengths = batch.lengths + np.bincount(owner, minlength=n)
     offsets = np.concatenate([[0], np.cumsum(lengths)])

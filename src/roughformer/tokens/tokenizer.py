@@ -14,11 +14,10 @@ from roughformer.series import SeriesBatch
 from roughformer.signatures.api import multiview_signature
 from roughformer.signatures.features import feature_count, feature_names, layout_of
 from roughformer.tokens.config import TokenConfig
-from roughformer.tokens.holding import held_at_cuts
+from roughformer.tokens.holding import PlacedWindows, held_at_cuts
 from roughformer.tokens.observations import WORDS, ValueRange, observation_words
 from roughformer.tokens.spectrum import log_power, spectrum_range
 from roughformer.tokens.static import StaticEncoder
-from roughformer.windows import Windows
 from roughformer.words import all_words, lyndon_words
 
 __all__ = ["Tokenizer", "check_series"]
@@ -163,7 +162,7 @@ class Tokenizer(BaseModel):
             if config.hold and len(batch):
                 # What is dropped must not be held, so it goes first.
                 path = held_at_cuts(batch.drop_points(drop, seed) if drop else batch, cuts)
-                where = Windows.explicit([cuts.of(b) for b in range(len(batch))])
+                where = PlacedWindows("explicit", placed=cuts)
                 thin = {"threads": threads}
             parts.append(
                 multiview_signature(
