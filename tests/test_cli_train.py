@@ -148,7 +148,9 @@ def test_a_run_is_resumed_with_the_same_configuration_only(files, tmp_path):
     command = ("train", files / "sine.parquet", *SMALL, "-q", "--out", out)
     succeeds(*command)
     words = fails(*command, "--resume", "--learning-rate", "0.01")
-    assert "was started with other settings (learning_rate = 0.01); resume it with the same" in words
+    assert (
+        "was started with other settings (learning_rate = 0.01); resume it with the same" in words
+    )
     before = {p: p.read_bytes() for p in (tmp_path / "run").rglob("*") if p.is_file()}
     fails(*command, "--resume", "--epochs", "9")
     after = {p: p.read_bytes() for p in (tmp_path / "run").rglob("*") if p.is_file()}

@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
+import torch
 
 import roughformer as rf
 from roughformer.calibration import fit_deviation_factor, fit_temperature
-from roughformer.errors import InputError
+from roughformer.errors import CheckpointError, InputError
 from roughformer.estimators import RFormerClassifier, RFormerRegressor
 from roughformer.io import make_sine
 
@@ -501,8 +502,50 @@ def test_targets_of_ragged_windows_are_padded_to_the_longest_series():
     y = rng.standard_normal((6, most, 1))
     model = RFormerRegressor(**options, n_heads=2, validation=0.3).fit(batch, y)
     assert [len(end) for end, _ in model.predict_windows(batch)] == [2, 8, 5, 6, 4, 5]
-    with pytest.raises(InputError, match="windows but targets for"):
-        RFormerRegressor(**options, n_heads=2, validation=0.0).fit(batch, y[:, :3])
+    for wrong in (y[:, :3], np.concatenate([y, y], axis=1)):
+        with pytest.raises(InputError, match="the series with most windows has 8"):
+            RFormerRegressor(**options, n_heads=2, validation=0.0).fit(batch, wrong)
+
+
+def test_targets_of_samples_are_not_used_while_samples_are_dropped():
+    batch = make_sine(12, n_classes=2, length=20)
+    y = np.zeros((12, 20), dtype=int)
+    model = RFormerClassifier(model="transformer", causal=True, drop=0.5, epochs=1)
+    with pytest.raises(InputError, match="while samples are dropped"):
+        model.fit(batch, y)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"model": "transformer"}, {"rate_like": True}, {"observations": True}]
+)
+def test_a_series_has_its_own_draw_of_dropped_points_wherever_the_batch_is_cut(options):
+    batch = make_sine(12, n_classes=12, length=200, low=10, high=30)
+    rates = batch.static[:, 0] / (2 * np.pi)
+    model = RFormerRegressor(windows=4, epochs=1, d_model=8, n_heads=2, **options)
+    predictor = model.fit(batch, rates).predictor_
+    whole = predictor.raw(batch, drop=0.5, seed=3)[0]
+    inputs = predictor.encoder.encode(batch[7:9], drop=0.5, seed=3, series=np.array([7, 8]))
+    with torch.no_grad():
+        assert torch.allclose(predictor.model(**inputs), whole[7:9], atol=1e-5)
+    assert predictor.raw(batch[:0])[0].shape == (0, *whole.shape[1:])
+
+
+def test_a_validation_part_of_one_class_is_judged_by_its_loss(tmp_path):
+    batch = make_sine(12, n_classes=2, length=20)
+    zero = batch[np.flatnonzero(batch.labels == 0)]
+    options = {"windows": 4, "epochs": 2, "d_model": 8, "n_heads": 2, "metric": "auroc"}
+    model = RFormerClassifier(**options, run_dir=tmp_path)
+    model.fit(batch, validation_data=(zero, zero.labels))
+    assert [r["metric"] for r in model.history_] == ["loss", "loss"]
+
+
+def test_another_class_weight_or_metric_is_another_training(tmp_path):
+    batch = make_sine(12, n_classes=2, length=20)
+    options = {"windows": 4, "epochs": 1, "d_model": 8, "n_heads": 2, "run_dir": tmp_path}
+    RFormerClassifier(**options, random_state=0).fit(batch)
+    for other in ({"metric": "accuracy"}, {"class_weight": "balanced"}):
+        with pytest.raises(CheckpointError, match="another configuration"):
+            RFormerClassifier(**options, **other, random_state=0, resume=True).fit(batch)
 
 
 def test_mixed_precision_ends_with_training(tmp_path):

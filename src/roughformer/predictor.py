@@ -61,7 +61,10 @@ class Predictor:
         for i in range(0, max(len(batch), 1), _SERIES_AT_ONCE):
             part = batch[i : i + _SERIES_AT_ONCE]
             # Every series keeps its own draw of dropped points wherever the batch is cut.
-            inputs = self.encoder.encode(part, drop=drop, seed=seed + i, threads=threads)
+            numbers = np.arange(i, i + len(part))
+            inputs = self.encoder.encode(
+                part, drop=drop, seed=seed, series=numbers, threads=threads
+            )
             outputs.append(run_model(self.model, inputs, self.device))
             shape = inputs["times"].shape
             masks.append(inputs.get("mask", torch.ones(shape, dtype=torch.bool)))

@@ -3,7 +3,7 @@
 It is made of the same blocks, scaling, pooling and head as RFormer; only its tokens differ.
 """
 
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -13,6 +13,7 @@ from torch import Tensor
 from roughformer.errors import InputError
 from roughformer.model import RFormer
 from roughformer.series import SeriesBatch
+from roughformer.tokens.thinning import thinned
 from roughformer.tokens.tokenizer import check_series
 
 __all__ = ["SampleEncoder", "Transformer"]
@@ -39,6 +40,10 @@ class SampleEncoder(BaseModel):
         unit = float(np.median(span[span > 0])) if (span > 0).any() else 1.0
         return cls(channels=batch.channels, static=static, time_unit=unit)
 
+    def n_positions(self, batch: SeriesBatch) -> int:
+        """Tokens of the longest series."""
+        return int(batch.lengths.max(initial=0))
+
     @property
     def n_features(self) -> int:
         """Numbers of a token: 2 C + 1."""
@@ -60,14 +65,19 @@ class SampleEncoder(BaseModel):
         return 0
 
     def encode(
-        self, batch: SeriesBatch, *, drop: float = 0.0, seed: int = 0, threads: int | None = None
+        self,
+        batch: SeriesBatch,
+        *,
+        drop: float = 0.0,
+        seed: int = 0,
+        series: Any = None,
+        threads: int | None = None,
     ) -> dict[str, Tensor]:
         """``tokens (B, L, 2C + 1)``, ``times (B, L)``, ``mask (B, L)`` if lengths differ, and
         ``static (B, S)``; L is the longest series after dropping.
         """
         check_series(batch, self.channels, self.static)
-        if drop:
-            batch = batch.drop_points(drop, seed)
+        batch = thinned(batch, drop, seed, series)
         n, longest, c = len(batch), int(batch.lengths.max(initial=1)), batch.n_channels
         row = np.repeat(np.arange(n), batch.lengths)
         column = np.arange(batch.n_points) - np.repeat(batch.offsets[:-1], batch.lengths)

@@ -127,6 +127,7 @@ class RFormerEstimator(BaseEstimator):  # type: ignore[misc]
         with using_threads(self.n_jobs):
             parts = self._parts(batch, target, groups, validation_data, seed)
             plan = self._plan(*(parts[0][0] if len(parts) == 1 else (batch, target)))
+            self._check_windows(plan, batch, target)
             self._fit_targets(target if len(parts) > 1 else parts[0][0][1], plan.model)
             found = []
             for number, (part, held) in enumerate(parts):
@@ -175,6 +176,21 @@ class RFormerEstimator(BaseEstimator):  # type: ignore[misc]
             return batch[which], target[torch.from_numpy(which)]
 
         return [(part(inside), part(outside)) for inside, outside in splits]
+
+    def _check_windows(self, plan: _Plan, batch: SeriesBatch, target: Tensor) -> None:
+        """Targets of each window must be as many as the windows, and stay with them."""
+        if target.dim() == (1 if self._task == "classification" else 2):
+            return
+        most = plan.encoder.n_positions(batch)
+        if target.shape[1] != most:
+            raise InputError(
+                f"there are targets for {target.shape[1]} windows, but the series with most "
+                f"windows has {most}"
+            )
+        if self._kind_name() == "transformer" and plan.train.augment.drop[1] > 0:
+            raise InputError(
+                "targets of each sample cannot be used while samples are dropped; set drop=0"
+            )
 
     def _plan(self, batch: SeriesBatch, target: Tensor) -> _Plan:
         """Encoder and configurations, from the options and the training series."""
@@ -232,8 +248,11 @@ class RFormerEstimator(BaseEstimator):  # type: ignore[misc]
             lambda output, aim: self._scores(predictor, output, aim, valid),
             self._metric(),
             self._class_weight(target),
-            _key(series, target, held_series, held_target, config, encoder, plan.model),
-        )
+            _key(
+                series, target, held_series, held_target, config, encoder, plan.model,
+                repr((self._metric(), getattr(self, "class_weight", None))),
+            ),
+        )  # fmt: skip
         if run_dir is not None:
             run_dir.mkdir(parents=True, exist_ok=True)
         history = train(
@@ -342,6 +361,8 @@ def _key(*parts: Any) -> str:
             for array in (part.times, part.values, part.offsets, part.static):
                 if array is not None:
                     digest.update(np.ascontiguousarray(array).view(np.uint8).data)
+        elif isinstance(part, str):
+            digest.update(part.encode())
         elif isinstance(part, Tensor):
             digest.update(part.contiguous().numpy().tobytes())
         else:

@@ -67,14 +67,14 @@ class TempoFormer(nn.Module):
     def attend(self, spectra: Tensor) -> tuple[Tensor, Tensor]:
         """The logits ``(B, 1, R)`` and the attention over windows ``(B, K)``."""
         config = self.config
-        batch, k, c, _ = spectra.shape
+        batch, k, c, j = spectra.shape
         # Neither gain nor the depth of the valleys of a spectrum matters.
         x = spectra - spectra.mean(dim=-1, keepdim=True)
-        x = x / (x.std(dim=-1, keepdim=True) + 0.3)
+        x = x / (x.std(dim=-1, keepdim=True, correction=0) + 0.3)
         if self.training and config.channel_dropout:
             shown = torch.rand(batch, 1, c, 1, device=x.device) >= config.channel_dropout
             x = x * shown
-        x = x.reshape(batch * k, c, -1)
+        x = x.reshape(batch * k, c, j)
         rates = config.n_bins
         x = F.pad(x, (0, max(self.offsets[-1] + rates - x.shape[-1], 0)))
         stack = torch.cat([x[..., o : o + rates] for o in self.offsets], dim=1)

@@ -1,5 +1,7 @@
 """Wide: small networks side by side, from the last token and static covariates to answers."""
 
+import math
+
 import torch
 from torch import Tensor, nn
 
@@ -48,8 +50,10 @@ class Wide(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """See the class."""
         shape = x.shape[:-1]
-        hidden = self.input_drop(x.reshape(-1, x.shape[-1]).expand(self.k, -1, -1))
+        flat = x.reshape(math.prod(shape), x.shape[-1])
+        hidden = self.input_drop(flat.expand(self.k, *flat.shape))
         for layer in (self.one, self.two):
             hidden = self.drop(layer(hidden).relu())
-        raw = self.out(hidden).reshape(self.k, *shape, -1)
+        raw = self.out(hidden)
+        raw = raw.reshape(self.k, *shape, raw.shape[-1])
         return self.outputs.shaped(raw)

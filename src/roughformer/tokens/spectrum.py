@@ -1,5 +1,7 @@
 """The spectrum of whole paths: log power of their clock words on an ordered frequency axis."""
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -51,6 +53,7 @@ def log_power(
     *,
     drop: float = 0.0,
     seed: int = 0,
+    series: Any = None,
     threads: int | None = None,
 ) -> Tensor:
     """``(B, C, J)``: log(1 + |w|² / (floor · mean |w|²)), w the clock words of a whole path.
@@ -58,7 +61,9 @@ def log_power(
     The mean is over the frequencies of a channel, so that gain does not matter; a channel that
     does not move, or is never observed, has no spectrum: all 0.
     """
-    words = spectrum_words(batch, frequencies(config), drop=drop, seed=seed, threads=threads)
+    words = spectrum_words(
+        batch, frequencies(config), drop=drop, seed=seed, series=series, threads=threads
+    )
     power = torch.from_numpy(words).square().sum(dim=-1)
     mean = power.mean(dim=-1, keepdim=True)
     alive = mean > 0

@@ -18,6 +18,7 @@ from roughformer.errors import InputError
 from roughformer.series import SeriesBatch
 from roughformer.signatures.spectrum import spectrum_words
 from roughformer.tokens.pieces import pieces_between
+from roughformer.tokens.thinning import thinned
 from roughformer.tokens.tokenizer import check_series
 
 __all__ = ["TempoEncoder"]
@@ -87,7 +88,13 @@ class TempoEncoder(BaseModel):
         return self.n_rates + int(np.ceil(np.log(self.harmonics) / self.step))
 
     def encode(
-        self, batch: SeriesBatch, *, drop: float = 0.0, seed: int = 0, threads: int | None = None
+        self,
+        batch: SeriesBatch,
+        *,
+        drop: float = 0.0,
+        seed: int = 0,
+        series: Any = None,
+        threads: int | None = None,
     ) -> dict[str, Tensor]:
         """``spectra (B, K, 2C, J)``, ``times (B, K)`` (ends of the windows as shares of the span),
         and ``static (B, S)`` if there are covariates.
@@ -95,8 +102,7 @@ class TempoEncoder(BaseModel):
         check_series(batch, self.channels, self.static)
         shape = (len(batch), self.n_spectra, 2 * len(self.channels), self.n_frequencies)
         spectra = np.empty(shape, dtype=np.float32)
-        if drop:
-            batch = batch.drop_points(drop, seed)
+        batch = thinned(batch, drop, seed, series)
         for i in range(0, len(batch), _SERIES_AT_ONCE):
             part = slice(i, min(i + _SERIES_AT_ONCE, len(batch)))
             spectra[part] = self._spectra(batch[part], threads)

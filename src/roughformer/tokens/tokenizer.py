@@ -18,6 +18,7 @@ from roughformer.tokens.holding import PlacedWindows, held_at_cuts
 from roughformer.tokens.observations import WORDS, ValueRange, observation_words
 from roughformer.tokens.spectrum import log_power, spectrum_range
 from roughformer.tokens.static import StaticEncoder
+from roughformer.tokens.thinning import thinned
 from roughformer.words import all_words, lyndon_words
 
 __all__ = ["Tokenizer", "check_series"]
@@ -71,6 +72,10 @@ class Tokenizer(BaseModel):
         local = [*shared, Clock(config.clock)] if config.clock else shared
         every: dict[View, tuple[Lift, ...]] = {"global": tuple(shared), "local": tuple(local)}
         return {view: every[view] for view in config.views}
+
+    def n_positions(self, batch: SeriesBatch) -> int:
+        """Windows of the series that has most."""
+        return self.config.rule.place(batch).most
 
     @property
     def n_features(self) -> int:
@@ -144,24 +149,33 @@ class Tokenizer(BaseModel):
         return 0 if spectrum is None else len(self.channels) * spectrum.count
 
     def encode(
-        self, batch: SeriesBatch, *, drop: float = 0.0, seed: int = 0, threads: int | None = None
+        self,
+        batch: SeriesBatch,
+        *,
+        drop: float = 0.0,
+        seed: int = 0,
+        series: Any = None,
+        threads: int | None = None,
     ) -> dict[str, Tensor]:
         """``tokens (B, L, F)``, their ``times (B, L)``, and where they apply ``mask (B, L)``,
         ``spectrum (B, C, J)`` and ``static (B, S)``; all in main memory.
 
-        ``drop`` of each series' points are left out, chosen by ``seed``.
+        ``drop`` of each series' points are left out, chosen by ``seed`` and the numbers ``series``
+        ``(B,)`` of the series, 0 ... B-1 if None.
         """
         check_series(batch, self.channels, self.config.static)
         config = self.config
         rule = config.rule
-        options: dict[str, Any] = {"drop": drop, "seed": seed, "threads": threads}
+        options: dict[str, Any] = {
+            "drop": drop, "seed": seed, "series": series, "threads": threads
+        }  # fmt: skip
         cuts = rule.place(batch)
         parts = []
         if config.depth:
             path, where, thin = batch, rule, options
             if config.hold and len(batch):
                 # What is dropped must not be held, so it goes first.
-                path = held_at_cuts(batch.drop_points(drop, seed) if drop else batch, cuts)
+                path = held_at_cuts(thinned(batch, drop, seed, series), cuts)
                 where = PlacedWindows("explicit", placed=cuts)
                 thin = {"threads": threads}
             parts.append(
@@ -177,10 +191,10 @@ class Tokenizer(BaseModel):
                 )
             )
         if self.value_range is not None:
-            thinned = batch.drop_points(drop, seed) if drop else batch
+            kept = thinned(batch, drop, seed, series)
             parts.append(
                 observation_words(
-                    thinned, cuts, config.views, self.value_range, self.recent, self.time_unit
+                    kept, cuts, config.views, self.value_range, self.recent, self.time_unit
                 )
             )
         tokens = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)

@@ -1,5 +1,6 @@
 """The training loop, on accelerate: devices, mixed precision and several processes are its work."""
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -230,10 +231,12 @@ def _close_epoch(
         scores = data.scores(output, target)
         record["valid_loss"] = float(loss_of(output, aim, data.outputs, weight))
         scores["loss"] = record["valid_loss"]
-        record["metric"], record["valid_metric"] = data.metric, scores[data.metric]
-        best = better(data.metric, scores[data.metric], state.best_metric)
+        # A validation part of one class has no AUROC: then the loss decides.
+        name = "loss" if math.isnan(scores[data.metric]) else data.metric
+        record["metric"], record["valid_metric"] = name, scores[name]
+        best = better(name, scores[name], state.best_metric)
         if best:
-            state.best_metric = scores[data.metric]
+            state.best_metric = scores[name]
     state.epoch, state.step = state.epoch + 1, 0
     state.loss_sum, state.loss_count, state.seconds = 0.0, 0, 0.0
     state.history.append(record)

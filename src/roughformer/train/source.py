@@ -27,7 +27,13 @@ class Encoder(Protocol):
     """What turns series into the inputs of a model, each with the series as its first axis."""
 
     def encode(
-        self, batch: SeriesBatch, *, drop: float = 0.0, seed: int = 0, threads: int | None = None
+        self,
+        batch: SeriesBatch,
+        *,
+        drop: float = 0.0,
+        seed: int = 0,
+        series: Any = None,
+        threads: int | None = None,
     ) -> Inputs:
         """Inputs of all series of a batch."""
 
