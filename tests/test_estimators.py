@@ -572,3 +572,29 @@ def test_a_causal_model_of_incomplete_series_does_not_see_the_future():
     for (_, p), (_, q) in zip(before, after, strict=True):
         assert np.allclose(p[:4], q[:4], atol=1e-6)
         assert not np.allclose(p[4:], q[4:], atol=1e-6)
+
+
+def test_a_model_of_rates_works_in_any_unit_of_time_and_has_no_quantiles():
+    batch = make_sine(12, n_classes=12, length=200, low=10, high=30)
+    rates = batch.static[:, 0] / (2 * np.pi)
+    options = {"rate_like": True, "epochs": 2, "random_state": 0, "n_jobs": 1}
+    first = RFormerRegressor(**options).fit(batch, rates).predict(batch)
+    tiny = batch.with_times(batch.times * 1e-10)
+    again = RFormerRegressor(**options).fit(tiny, rates * 1e10).predict(tiny)
+    assert np.allclose(again * 1e-10, first, rtol=1e-3)
+    with pytest.raises(InputError, match="no quantiles"):
+        RFormerRegressor(**options, uncertainty="quantile").fit(batch, rates)
+
+
+def test_members_that_disagree_are_less_sure():
+    batch, y = make_sine(20, n_classes=2, length=40), np.linspace(0, 1, 20)
+    options = {"windows": 4, "epochs": 1, "d_model": 8, "n_heads": 2, "random_state": 0}
+    model = RFormerRegressor(**options, members=2, uncertainty="gaussian", calibrate=False)
+    model.fit(batch, y)
+    inputs = model.predictor_.encoder.encode(batch)
+    with torch.no_grad():
+        each = torch.stack([m(**inputs) for m in model.predictor_.model.members])[:, :, 0]
+        whole = model.predictor_.model(**inputs)[:, 0]
+    mean, variance = each[..., 0], each[..., 1].exp()
+    expected = variance.mean(dim=0) + mean.var(dim=0, correction=0)
+    assert torch.allclose(whole[:, 1].exp(), expected, rtol=1e-4)

@@ -217,7 +217,7 @@ class _Explainer:
                 return self._explained(self._outputs(inputs), number)
 
             words = self.hideable.slopes(f, of, share[at])
-            total.index_add_(0, of.cpu(), weight[at.cpu()][:, None] * words.double().cpu())
+            total.index_add_(0, of.cpu(), weight[at.cpu()][:, None] * words.cpu().double())
         return total.numpy()
 
     def _chunks(self, rows: Tensor) -> Iterator[Tensor]:

@@ -24,7 +24,6 @@ from roughformer.windows import Windows
 __all__ = ["Predictor", "committee_of"]
 
 _SERIES_AT_ONCE = 1024  # bounds the memory of tokens
-_SOFTEST = 1e-12
 
 
 @dataclass

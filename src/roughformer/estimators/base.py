@@ -65,8 +65,10 @@ def one_line(error: ValidationError) -> InputError:
     """What pydantic found wrong with an option, in one sentence."""
     first = error.errors()[0]
     name = ".".join(str(part) for part in first["loc"] if not str(part).startswith("function"))
-    given = "" if isinstance(first.get("input"), dict) else f", got {first.get('input')!r}"
-    return InputError(f"{name + ': ' if name else ''}{first['msg']}{given}")
+    message = first["msg"].removeprefix("Value error, ")
+    told = isinstance(first.get("input"), dict) or ", got " in message
+    given = "" if told else f", got {first.get('input')!r}"
+    return InputError(f"{name + ': ' if name else ''}{message}{given}")
 
 
 class RFormerEstimator(BaseEstimator):  # type: ignore[misc]

@@ -189,6 +189,10 @@ class RFormerRegressor(RegressorMixin, RFormerEstimator):  # type: ignore[misc]
     def _rate_unit(self) -> float | None:
         if not self._rate_like:
             return None
+        if self._kind_name() == "tempo" and self.uncertainty == "quantile":
+            raise InputError(
+                "a model of rates tells a standard deviation, no quantiles; leave uncertainty out"
+            )
         return real_number(self.rate_unit, "rate_unit", "a positive number", positive=True)
 
     def fit(

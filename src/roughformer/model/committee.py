@@ -14,7 +14,8 @@ class Committee(nn.Module):
     """Answers of the members, averaged.
 
     Classes and histograms: the logarithm of the mean probability, each member at its own
-    temperature T_m: log (1/M) Σ_m softmax(z_m / T_m). Numbers: the mean of what they say.
+    temperature T_m: log (1/M) Σ_m softmax(z_m / T_m). Numbers: the mean of what they say, with the
+    variance of their mixture if they tell one.
     """
 
     temperature: Tensor
@@ -32,25 +33,16 @@ class Committee(nn.Module):
         config: OutputConfig = self.members[0].config  # type: ignore[assignment]
         return config
 
-    @property
-    def standardize(self) -> nn.Module:
-        """The first member's: what "hidden" means when an answer is explained."""
-        return self.members[0].standardize  # type: ignore[return-value]
-
-    @property
-    def standardize_spectrum(self) -> nn.Module:
-        """The first member's."""
-        return self.members[0].standardize_spectrum  # type: ignore[return-value]
-
-    @property
-    def standardize_static(self) -> nn.Module:
-        """The first member's."""
-        return self.members[0].standardize_static  # type: ignore[return-value]
-
     def forward(self, **inputs: Tensor) -> Tensor:
         """As a member's, for the same inputs."""
         answers = torch.stack([member(**inputs) for member in self.members])
         config = self.config
+        if config.uncertainty == "gaussian":
+            # The variance of the mixture: what members say, and how far they are apart.
+            mean, log_variance = answers[..., 0], answers[..., 1].clamp(-10, 10)
+            apart = mean.var(dim=0, correction=0)
+            variance = log_variance.exp().mean(dim=0) + apart
+            return torch.stack([mean.mean(dim=0), variance.log()], dim=-1)
         if config.task == "regression" and config.uncertainty != "histogram":
             return answers.mean(dim=0)
         scale = self.temperature.reshape(-1, *[1] * (answers.dim() - 1)).to(answers)

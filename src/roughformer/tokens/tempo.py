@@ -168,7 +168,9 @@ class TempoEncoder(BaseModel):
         omega = 2 * np.pi * self.low * np.exp(self.step * np.arange(j))
         # Windows have the duration of their series: series of one duration share a call.
         power = np.empty((n, duration.shape[1], c, j))
-        lasting, group = np.unique(duration[:, 0].round(9), return_inverse=True)
+        longest = duration.max(initial=0.0) or 1.0
+        shares, group = np.unique((duration[:, 0] / longest).round(9), return_inverse=True)
+        lasting = shares * longest
         for number, value in enumerate(lasting):
             which = np.flatnonzero(group == number)
             delta = 2 * np.pi / value

@@ -105,6 +105,7 @@ def train(
     prepared, optimizer = accelerator.prepare(model, optimizer)
     if config.compile:
         prepared = torch.compile(prepared)
+    weight = None if data.class_weight is None else data.class_weight.to(accelerator.device)
     state = TrainState()
     where = None if run_dir is None else run_dir / "state"
     if resume:
@@ -140,8 +141,7 @@ def train(
                 )
                 smooth = config.label_smoothing
                 losses = [
-                    loss_of(answer.float(), aim, data.outputs, data.class_weight, smooth)
-                    for answer in answers
+                    loss_of(answer.float(), aim, data.outputs, weight, smooth) for answer in answers
                 ]
                 loss = torch.stack(losses).mean()
                 optimizer.zero_grad()

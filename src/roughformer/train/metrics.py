@@ -1,6 +1,5 @@
 """Scores of predictions, by name."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -86,6 +85,3 @@ def regression_scores(predicted: Array, true: Array) -> dict[str, float]:
         "mae": float(np.abs(error).mean()),
         "r2": 1 - float((error**2).sum()) / spread if spread > 0 else float("nan"),
     }
-
-
-Scorer = Callable[[Any, Any], dict[str, float]]
