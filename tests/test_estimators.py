@@ -598,3 +598,11 @@ def test_members_that_disagree_are_less_sure():
     mean, variance = each[..., 0], each[..., 1].exp()
     expected = variance.mean(dim=0) + mean.var(dim=0, correction=0)
     assert torch.allclose(whole[:, 1].exp(), expected, rtol=1e-4)
+
+
+@pytest.mark.parametrize(("device", "words"), [("foo", "one of cpu"), ("cuda", "no such device")])
+def test_a_model_is_loaded_onto_a_device_that_is_there(device, words, tmp_path):
+    if device == "cuda" and torch.cuda.is_available():
+        pytest.skip("cuda is here")
+    with pytest.raises(InputError, match=words):
+        RFormerClassifier.load(tmp_path, device=device)

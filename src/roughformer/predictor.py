@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from roughformer.checkpoint import load_checkpoint, save_checkpoint
-from roughformer.errors import CheckpointError
+from roughformer.errors import CheckpointError, InputError
 from roughformer.kinds import kind_of, kind_of_model
 from roughformer.model.committee import Committee
 from roughformer.model.inference import run_model
@@ -164,6 +164,7 @@ class Predictor:
     @classmethod
     def load(cls, directory: str | os.PathLike[str], device: str = "cpu") -> "Predictor":
         """What ``save`` wrote; ``CheckpointError`` if it is damaged or something else."""
+        _check_device(device)
         saved = load_checkpoint(directory)
         try:
             kind = kind_of(saved.config["kind"])
@@ -188,6 +189,16 @@ class Predictor:
                 f"roughformer can read: {first}"
             ) from error
         return predictor
+
+
+def _check_device(device: str) -> None:
+    kind = str(device).split(":")[0]
+    there = {"cpu": True, "cuda": torch.cuda.is_available()}
+    there["mps"] = torch.backends.mps.is_available()
+    if kind not in there:
+        raise InputError(f"device must be one of {', '.join(there)}, got {device!r}")
+    if not there[kind]:
+        raise InputError(f"device={device!r}, but torch sees no such device here; use 'cpu'")
 
 
 def committee_of(predictors: list[Predictor]) -> Predictor:

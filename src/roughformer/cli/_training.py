@@ -63,6 +63,8 @@ def run_training(request: TrainingRequest) -> dict[str, Any]:
     given = {} if request.config is None else read_config(request.config)
     chosen = _with_config(request, given.pop("data", {}))
     static = request.flags.get("static", given.get("static", ()))
+    if not isinstance(static, str | list | tuple):
+        raise InputError(f"static must be names of covariates, got {static!r}")
     static = words_of(static) if isinstance(static, str) else tuple(static)
     columns = replace(chosen.columns, static=static)
     target = chosen.target or "label"
