@@ -17,6 +17,7 @@ from torch import Tensor
 
 from roughformer.checks import whole_number
 from roughformer.errors import InputError
+from roughformer.estimators.aims import at_targets
 from roughformer.estimators.automatic import token_config
 from roughformer.estimators.inputs import as_series
 from roughformer.estimators.stored import from_plain, to_plain
@@ -87,10 +88,14 @@ class RFormerEstimator(BaseEstimator):  # type: ignore[misc]
         tags.input_tags.three_d_array = True
         return tags
 
-    # What a kind of estimator adds.
+    # What a kind of estimator may change.
 
-    def _encode_targets(self, y: Any, n: int) -> Tensor:
-        raise NotImplementedError
+    def _at_targets(
+        self, output: Tensor, aim: Tensor, valid: tuple[Inputs, Tensor] | None
+    ) -> tuple[Tensor, Tensor]:
+        inputs = {} if valid is None else valid[0]
+        per_series = 1 if self._task == "classification" else 2
+        return at_targets(output, aim, inputs, causal=bool(self.causal), per_series=per_series)
 
     def _kind_name(self) -> str:
         return str(self.model)

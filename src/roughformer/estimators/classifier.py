@@ -285,7 +285,7 @@ class RFormerClassifier(ClassifierMixin, RFormerEstimator):  # type: ignore[misc
     def _scores(
         self, predictor: Predictor, output: Tensor, aim: Tensor, valid: tuple[Inputs, Tensor] | None
     ) -> dict[str, float]:
-        output, aim = _at_targets(output, aim, valid)
+        output, aim = self._at_targets(output, aim, valid)
         scores = classification_scores(output.double().softmax(dim=-1).numpy(), aim.numpy())
         if self._weight is not None:
             # Weights decide which model is kept as they decide what is learned.
@@ -299,7 +299,7 @@ class RFormerClassifier(ClassifierMixin, RFormerEstimator):  # type: ignore[misc
         from roughformer.model.inference import run_model
 
         output = run_model(predictor.model, inputs, predictor.device)
-        return fit_temperature(*_at_targets(output, aim, (inputs, aim)), self._weight)
+        return fit_temperature(*self._at_targets(output, aim, (inputs, aim)), self._weight)
 
     def _readable(self, output: Tensor) -> npt.NDArray[np.float64]:
         found = (output / self.predictor_.calibration).double().softmax(dim=-1)
@@ -310,19 +310,3 @@ class RFormerClassifier(ClassifierMixin, RFormerEstimator):  # type: ignore[misc
         assert isinstance(predictor.targets, ClassTargets)
         self._targets = predictor.targets
         self.classes_ = predictor.targets.labels
-
-
-def _at_targets(
-    output: Tensor, aim: Tensor, valid: tuple[Inputs, Tensor] | None
-) -> tuple[Tensor, Tensor]:
-    """Outputs ``(N, K)`` and their labels ``(N,)``: of the last real window where a causal model
-    has one label for a series, of all windows where each has its own.
-    """
-    if output.dim() == 2:
-        return output, aim
-    mask = None if valid is None else valid[0].get("mask")
-    real = torch.ones(output.shape[:2], dtype=torch.bool) if mask is None else mask
-    if aim.dim() == 2:
-        return output[real], aim[:, : output.shape[1]][real]
-    at = (real.sum(dim=1) - 1).clamp(min=0)
-    return output[torch.arange(len(output)), at], aim

@@ -312,21 +312,6 @@ class RFormerRegressor(RegressorMixin, RFormerEstimator):  # type: ignore[misc]
             return 1.0
         return fit_deviation_factor(point_of(output, predictor.outputs), deviation, aim)
 
-    def _at_targets(
-        self, output: Tensor, aim: Tensor, valid: tuple[Inputs, Tensor] | None
-    ) -> tuple[Tensor, Tensor]:
-        """Outputs ``(N, m[, k])`` and targets ``(N, m)``, at the last real window of a causal
-        model, or at all windows where each has its own targets.
-        """
-        if not self.causal:
-            return output, aim
-        mask = None if valid is None else valid[0].get("mask")
-        real = torch.ones(output.shape[:2], dtype=torch.bool) if mask is None else mask
-        if aim.dim() == 3:
-            return output[real], aim[:, : output.shape[1]][real]
-        at = (real.sum(dim=1) - 1).clamp(min=0)
-        return output[torch.arange(len(output)), at], aim
-
     def _shaped(self, numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         return numbers[:, 0] if self._targets.flat else numbers
 

@@ -5,6 +5,7 @@ feature that is NaN is not known: it becomes 0, which after scaling is the mean.
 """
 
 import math
+from abc import abstractmethod
 from typing import Literal
 
 import torch
@@ -20,9 +21,9 @@ class Scale(nn.Module):
 
     mean: Tensor
 
+    @abstractmethod
     def fit(self, x: Tensor, mask: Tensor | None = None) -> None:
         """Take statistics of ``x (..., d)`` where ``mask (...)`` is True and x is known."""
-        raise NotImplementedError
 
 
 class Standardize(Scale):
