@@ -26,31 +26,36 @@ Options = dict[str, Any]
 class ModelKind:
     """Classes of its encoder (series -> inputs), its configuration and its module.
 
-    ``fit_encoder(tokens, batch, rates)``: the encoder, fitted to the training part; rates in turns
-    per unit of time if targets are such. ``configure(encoder, model, output, rate_unit)``: the
-    module's configuration from the options of an estimator.
+    ``fit_encoder(tokens, batch, rates, own)``: the encoder, fitted to the training part; rates in
+    turns per unit of time if targets are such. ``configure(encoder, model, output, rate_unit,
+    own)``: the module's configuration. ``own``: options that only this kind has, an estimator's
+    ``model_options``.
     """
 
     encoder: Any
     config: Any
     model: Any
-    fit_encoder: Callable[[TokenConfig, SeriesBatch, npt.NDArray[np.float64] | None], Any]
-    configure: Callable[[Any, Options, Options, float], Any]
+    fit_encoder: Callable[[TokenConfig, SeriesBatch, npt.NDArray[np.float64] | None, Options], Any]
+    configure: Callable[[Any, Options, Options, float, Options], Any]
 
 
-def _attention_config(encoder: Any, model: Options, output: Options, unit: float) -> RFormerConfig:
+def _attention_config(
+    encoder: Any, model: Options, output: Options, unit: float, own: Options
+) -> RFormerConfig:
     return RFormerConfig(
         n_features=encoder.n_features,
         n_static=len(encoder.static),
         n_spectrum=encoder.n_spectrum,
         n_wide_features=getattr(encoder, "n_summary", None),
-        **model,
-        **output,
+        **(model | output | own),
     )
 
 
 def _tempo_encoder(
-    tokens: TokenConfig, batch: SeriesBatch, rates: npt.NDArray[np.float64] | None
+    tokens: TokenConfig,
+    batch: SeriesBatch,
+    rates: npt.NDArray[np.float64] | None,
+    own: Options,
 ) -> TempoEncoder:
     if rates is None:
         raise InputError("model='tempo' predicts rates: use RFormerRegressor(rate_like=True)")
@@ -59,7 +64,9 @@ def _tempo_encoder(
     return TempoEncoder.fit(batch, rates)
 
 
-def _tempo_config(encoder: TempoEncoder, model: Options, output: Options, unit: float) -> Any:
+def _tempo_config(
+    encoder: TempoEncoder, model: Options, output: Options, unit: float, own: Options
+) -> Any:
     if output["n_outputs"] != 1:
         raise InputError(f"a model of rates has one target, got {output['n_outputs']}")
     if model["causal"]:
@@ -75,8 +82,26 @@ def _tempo_config(encoder: TempoEncoder, model: Options, output: Options, unit: 
         n_spectra=encoder.n_spectra,
         n_frequencies=encoder.n_frequencies,
         harmonics=encoder.harmonics,
-        dropout=model["dropout"],
+        **({"dropout": model["dropout"]} | own),
     )
+
+
+def _baseline(encoder: Any, config: Any, model: Any, *of_encoder: str) -> ModelKind:
+    """A kind whose encoder is fitted to series alone; ``of_encoder``: which of its own options
+    are the encoder's.
+    """
+
+    def fit(tokens: TokenConfig, batch: SeriesBatch, rates: Any, own: Options) -> Any:
+        wishes = {name: own[name] for name in of_encoder if name in own}
+        return encoder.fit(batch, tokens.static, **wishes)
+
+    def configure(fitted: Any, shape: Options, output: Options, unit: float, own: Options) -> Any:
+        known = {name: wish for name, wish in shape.items() if name in config.model_fields}
+        rest = {name: wish for name, wish in own.items() if name not in of_encoder}
+        sizes = {"n_features": fitted.n_features, "n_static": len(fitted.static)}
+        return config(**(sizes | known | output | rest))
+
+    return ModelKind(encoder, config, model, fit, configure)
 
 
 _KINDS = {
@@ -84,17 +109,11 @@ _KINDS = {
         Tokenizer,
         RFormerConfig,
         RFormer,
-        lambda tokens, batch, rates: Tokenizer.fit(tokens, batch),
+        lambda tokens, batch, rates, own: Tokenizer.fit(tokens, batch),
         _attention_config,
     ),
     "tempo": ModelKind(TempoEncoder, TempoConfig, TempoFormer, _tempo_encoder, _tempo_config),
-    "transformer": ModelKind(
-        SampleEncoder,
-        RFormerConfig,
-        Transformer,
-        lambda tokens, batch, rates: SampleEncoder.fit(batch, tokens.static),
-        _attention_config,
-    ),
+    "transformer": _baseline(SampleEncoder, RFormerConfig, Transformer),
 }
 
 

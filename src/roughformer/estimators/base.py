@@ -214,7 +214,8 @@ class RFormerEstimator(BaseEstimator):  # type: ignore[misc]
             tokens = token_config(batch, options, bool(self.causal))
             unit = self._rate_unit()
             rates = None if unit is None else unit * target.numpy().ravel()
-            encoder = kind.fit_encoder(tokens, batch, rates)
+            own = dict(self.model_options or {})
+            encoder = kind.fit_encoder(tokens, batch, rates, own)
             output = {"task": self._task} | self._output_options(target)
             shape = self._options(_MODEL)
             counted = tokens.observations and self._kind_name() == "rformer"
@@ -222,7 +223,8 @@ class RFormerEstimator(BaseEstimator):  # type: ignore[misc]
                 shape["wide"] = 256 if counted else 0
             if shape["scaling"] == "auto":
                 shape["scaling"] = "rank" if counted else "standard"
-            return _Plan(kind, encoder, kind.configure(encoder, shape, output, unit or 1.0), config)
+            model = kind.configure(encoder, shape, output, unit or 1.0, own)
+            return _Plan(kind, encoder, model, config)
         except ValidationError as error:
             raise one_line(error) from None
 

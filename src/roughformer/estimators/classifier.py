@@ -32,6 +32,7 @@ class RFormerClassifier(ClassifierMixin, RFormerEstimator):  # type: ignore[misc
 
     Tokens
         ``model``: "rformer", or a baseline ("transformer") with the same options of training;
+        ``model_options``: those that only this model has;
         ``windows`` a count, ``rf.Windows`` or cut times; ``depth`` of the signatures; ``views``
         of the path up to each window's end and of the window; ``time``, ``lags``, ``counts``,
         ``basepoint``, ``clock``: lifts; ``observations``: words of each channel's own observations,
@@ -68,6 +69,7 @@ class RFormerClassifier(ClassifierMixin, RFormerEstimator):  # type: ignore[misc
         self,
         *,
         model: str = "rformer",
+        model_options: dict[str, Any] | None = None,
         windows: Any = "auto",
         depth: int | Literal["auto"] = "auto",
         views: tuple[View, ...] = ("global", "local"),
@@ -120,6 +122,7 @@ class RFormerClassifier(ClassifierMixin, RFormerEstimator):  # type: ignore[misc
     ) -> None:
         """Keep the parameters as given, as scikit-learn wants it; see the class."""
         self.model = model
+        self.model_options = model_options
         self.windows = windows
         self.depth = depth
         self.views = views

@@ -49,6 +49,7 @@ class RFormerRegressor(RegressorMixin, RFormerEstimator):  # type: ignore[misc]
         self,
         *,
         model: str = "rformer",
+        model_options: dict[str, Any] | None = None,
         windows: Any = "auto",
         depth: int | Literal["auto"] = "auto",
         views: tuple[View, ...] = ("global", "local"),
@@ -103,6 +104,7 @@ class RFormerRegressor(RegressorMixin, RFormerEstimator):  # type: ignore[misc]
     ) -> None:
         """Keep the parameters as given, as scikit-learn wants it; see the class."""
         self.model = model
+        self.model_options = model_options
         self.windows = windows
         self.depth = depth
         self.views = views
