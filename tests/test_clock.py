@@ -74,3 +74,21 @@ def test_float32_words_agree_with_float64():
     want = rf.multiview_signature(single, **options, dtype="float64")
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, want, atol=2e-5 * np.abs(want).max())
+
+
+def test_native_search_for_cuts_is_the_search_in_numpy():
+    from roughformer.path import locate
+    from roughformer.signatures.cutting import _locate
+
+    rng = np.random.default_rng(0)
+    lengths = rng.integers(1, 40, 200)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    times = 1.7e9 + np.concatenate([np.cumsum(rng.integers(1, 4, n)) for n in lengths]) / 8
+    each = 12
+    starts, sizes = np.repeat(offsets[:-1], each), np.repeat(lengths, each)
+    # Half of the queries ascend within their series, half do not; many fall on points exactly.
+    since = rng.integers(-4, 90, (200, each)) / 8.0
+    since[:100].sort(axis=1)
+    found = _locate(times, starts, sizes, since.ravel())
+    assert np.array_equal(found, locate(times, starts, sizes, since.ravel()))
+    assert len(_locate(times, starts[:0], sizes[:0], since.ravel()[:0])) == 0

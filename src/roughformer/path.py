@@ -69,11 +69,11 @@ class Path:
 
     def compact(self, keep: npt.NDArray[np.bool_]) -> "Path":
         """The path through the kept points only."""
-        series = np.repeat(np.arange(self.n_series), self.lengths)
         rows = np.flatnonzero(keep)
-        lengths = np.bincount(series[rows], minlength=self.n_series).astype(np.int64)
-        starts = np.concatenate([[0], np.cumsum(lengths)])[:-1].astype(np.int64)
-        times = self.times[self.time_starts[series[rows]] + rows - self.starts[series[rows]]]
+        before = np.searchsorted(rows, np.append(self.starts, len(keep)))
+        starts, lengths = before[:-1], np.diff(before)
+        # From a row to its time: the same step for all rows of a series.
+        times = self.times[rows + np.repeat(self.time_starts - self.starts, lengths)]
         values = self.values[rows] if len(rows) < len(keep) else self.values
         return replace(
             self,

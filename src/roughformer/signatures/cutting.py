@@ -1,4 +1,4 @@
-"""Where cut times fall between the points of a path (numpy; the kernel has its own)."""
+"""Where cut times fall between the points of a path (the signature kernel has its own)."""
 
 from typing import NamedTuple
 
@@ -6,11 +6,13 @@ import numpy as np
 import numpy.typing as npt
 
 from roughformer.path import Path, locate
+from roughformer.signatures import library
 from roughformer.windows import Cuts
 
 __all__ = ["Spans", "window_spans"]
 
 Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
 
 
 class Spans(NamedTuple):
@@ -23,8 +25,8 @@ class Spans(NamedTuple):
 
     first: Ints
     end: Ints
-    alpha_start: npt.NDArray[np.float64]
-    alpha_end: npt.NDArray[np.float64]
+    alpha_start: Floats
+    alpha_end: Floats
 
     def windows(self, part: slice) -> "Spans":
         """Only these windows of every series."""
@@ -44,7 +46,7 @@ def window_spans(path: Path, cuts: Cuts) -> Spans:
     starts = np.broadcast_to(path.time_starts[:, None], shape).ravel()
     lengths = np.broadcast_to(path.lengths[:, None], shape).ravel()
     when = c.ravel()
-    a = locate(path.times, starts, lengths, when)
+    a = _locate(path.times, starts, lengths, when)
     b = np.minimum(a + 1, lengths - 1)
     left, right = (
         path.times[starts + a] - path.times[starts],
@@ -60,3 +62,17 @@ def window_spans(path: Path, cuts: Cuts) -> Spans:
     end = np.where(still, 0, end)
     alpha_end = np.where(alpha[:, 1:] > 0, alpha[:, 1:], 1.0)
     return Spans(first, end, alpha[:, :-1], alpha_end)
+
+
+def _locate(times: Floats, starts: Ints, lengths: Ints, since: Floats) -> Ints:
+    """``path.locate``, by the kernel if there is one."""
+    native = library.load()
+    if native is None:
+        return locate(times, starts, lengths, since)
+    held = [np.ascontiguousarray(a, np.float64) for a in (times, since)]
+    found = np.empty(len(since), np.int64)
+    native.rf_locate(
+        held[0].ctypes.data, starts.ctypes.data, lengths.ctypes.data, held[1].ctypes.data,
+        len(found), found.ctypes.data,
+    )  # fmt: skip
+    return found

@@ -22,7 +22,7 @@ __all__ = [
     "load",
 ]
 
-_ABI = 4
+_ABI = 5
 _P, _L, _I, _D = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32, ctypes.c_double
 
 
@@ -146,6 +146,7 @@ def _open() -> ctypes.CDLL | str:
     lib.rf_clock.argtypes = (ctypes.POINTER(Clock),)
     lib.rf_fill.argtypes, lib.rf_fill.restype = (ctypes.POINTER(Fill),), None
     lib.rf_thin.argtypes = (ctypes.POINTER(Thin),)
+    lib.rf_locate.argtypes, lib.rf_locate.restype = (_P, _P, _P, _P, _L, _P), None
     lib.rf_spread.argtypes = (ctypes.POINTER(Spread),)
     lib.rf_between.argtypes = (ctypes.POINTER(Between),)
     stream = ctypes.POINTER(Stream)

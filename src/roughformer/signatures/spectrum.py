@@ -133,7 +133,7 @@ def _choose(batch: SeriesBatch, omega: Floats, drop: float, kind: Any) -> Plan |
     # first number of each is what a call costs before its first series, shared by all of them.
     channels, double = batch.n_channels, plan.bump.width == 16
     kept = float(lengths.mean()) * (1 - drop)
-    compact = 44 if drop else 5  # the plain sum copies the kept points first
+    compact = 20 if drop else 5  # the plain sum copies the kept points first
     pair = (0.6 + 0.1 * channels) * (2 if kind == np.float64 else 1)
     plain = 4e5 / len(batch) + kept * (compact + len(omega) * pair)
     grid = plan.n_nodes + 0.17 * plan.n_grid * np.log2(plan.n_grid) + 10 * len(omega)

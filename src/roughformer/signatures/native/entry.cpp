@@ -209,7 +209,7 @@ int64_t first_not_finite(const T* points, const uint8_t* active, const RfStream*
 
 extern "C" {
 
-int rf_abi_version() { return 4; }
+int rf_abi_version() { return 5; }
 const char* rf_isa() { return isa().name; }
 int rf_isa_count() { return supported(); }
 const char* rf_isa_name(int i) { return i >= 0 && i < supported() ? kIsas[i].name : ""; }
@@ -287,6 +287,32 @@ void rf_fill(const RfFill* job) {
       for (int64_t b = first; b < std::min(first + chunk, job->n_series); ++b)
         job->dtype == RF_F32 ? fill_series<float>(job, b) : fill_series<double>(job, b);
   });
+}
+
+// path.py's locate: the last point at or before each query; queries of a series mostly ascend, so
+// the search starts where the one before ended and doubles its steps.
+void rf_locate(const double* times, const int64_t* starts, const int64_t* lengths,
+               const double* since, int64_t n, int64_t* found) {
+  int64_t low = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    const double* t = times + starts[i];
+    const double zero = t[0], query = since[i];
+    const auto before = [&](int64_t at) { return t[at] - zero <= query; };
+    if (i == 0 || starts[i] != starts[i - 1] || lengths[i] != lengths[i - 1] ||
+        !(since[i - 1] <= query))
+      low = 0;
+    int64_t high = lengths[i], step = 1;
+    while (low + step < high && before(low + step)) {
+      low += step;
+      step *= 2;
+    }
+    high = std::min(high, low + step);
+    while (high - low > 1) {
+      const int64_t middle = low + (high - low) / 2;
+      (before(middle) ? low : high) = middle;
+    }
+    found[i] = low;
+  }
 }
 
 int64_t rf_stream_bytes(const RfStream* s) {
