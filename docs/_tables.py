@@ -16,17 +16,20 @@ HERE = Path(__file__).resolve().parent
 PARAMETERS: dict[str, dict[str, str]] = {
     "Tokens": {
         "model": '`"rformer"`, or the baseline `"transformer"` with the same training.',
+        "model_options": "Options that only this model has, by name; a wrong name tells which.",
         "windows": "A number of windows over each series' span, an `rf.Windows`, or cut times for "
-        "all. auto: 75, at least two points in each; 12 if values are mostly missing.",
+        "all. auto: 75, at least two points in each; 12 if values are mostly missing; for causal "
+        "models the duration that cuts the median span into as many.",
         "depth": "Longest words of the signatures. auto: 2, or 1 where a view would have more than "
         "600 words; 0 with `observations`.",
         "views": "`global` (since the start), `local` (the window), or both.",
         "logsignature": "Lyndon coordinates: fewer numbers, the same knowledge.",
         "time": "Time as a channel: in one `unit` for all series, as a share of each series' "
         "`span`, or `none`.",
-        "lags": "Delays in time; each adds x(t − delay) for every channel.",
+        "lags": "Delays in time, or one; each adds x(t − delay) for every channel.",
         "counts": "Numbers of observations so far as channels.",
-        "basepoint": "Windows start at the origin, so that levels show and not only changes.",
+        "basepoint": "Windows start at the origin, so that levels show and not only changes; "
+        "auto: if levels tell series apart.",
         "clock": "Harmonic clocks of each local window. auto: as many as its points can tell "
         "apart, at most 16; 0 if values are mostly missing.",
         "observations": "Words of each channel's own observations. auto: if more than half of the "

@@ -40,7 +40,10 @@ SETS = (
 def ours(kind: str) -> Callable[[argparse.Namespace, int], Any]:
     def make(options: argparse.Namespace, seed: int) -> rf.RFormerClassifier:
         fewer = {} if options.epochs is None else {"epochs": options.epochs}
-        return rf.RFormerClassifier(model=kind, random_state=seed, n_jobs=options.threads, **fewer)
+        return rf.RFormerClassifier(
+            model=kind, random_state=seed, n_jobs=options.threads, max_seconds=options.seconds,
+            **fewer,
+        )  # fmt: skip
 
     return make
 
@@ -145,6 +148,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3, help="runs of each model")
     parser.add_argument("--limit", type=int, help="series of each part, for a quick look")
     parser.add_argument("--epochs", type=int, help="of our models, for a quick look")
+    parser.add_argument("--seconds", type=float, default=180.0, help="budget of a training of ours")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--again", action="store_true", help="forget runs already in the file")
     parser.add_argument("--out", type=Path, default=ROOT / "results" / "aeon.json")
@@ -156,7 +160,7 @@ def main() -> None:
     results = Results(options.out, options.again)
     jobs = [
         {"set": name, "model": model, "seed": seed}
-        | {"limit": options.limit, "epochs": options.epochs}
+        | {"limit": options.limit, "epochs": options.epochs, "budget": options.seconds}
         for name in options.sets
         for model in options.models
         for seed in range(1 if model in WITHOUT_LUCK else options.seeds)

@@ -74,8 +74,11 @@ def test_columns_with_a_role_are_no_channels(tmp_path):
 
 def test_several_targets(tmp_path):
     file = write(tmp_path / "x.csv", WIDE)
-    data = read_data(file, Columns(channels=("hr",)), target="age, age")
-    assert data.target.tolist() == [[70, 70], [50, 50]]
+    with pytest.raises(InputError, match="names 'age' twice"):
+        read_data(file, Columns(channels=("hr",)), target="age, age")
+    file = write(tmp_path / "x.csv", WIDE.replace("no", "0").replace("yes", "1"))
+    data = read_data(file, Columns(channels=("hr",)), target="age, died")
+    assert data.target.tolist() == [[70, 0], [50, 1]]
 
 
 def test_names_can_be_given(tmp_path):

@@ -285,3 +285,10 @@ def test_without_validation_the_last_epoch_is_kept(files, tmp_path):
     metrics = json.loads((out / "metrics.json").read_text())
     assert metrics["best_epoch"] == 2
     assert "validation" not in metrics
+
+
+def test_one_entry_of_a_parameter_that_is_a_dict_can_be_set():
+    found = parse_assignments(["model_options.step=4", "model_options.solver=rk4"])
+    assert found == {"model_options": {"step": 4, "solver": "rk4"}}
+    with pytest.raises(InputError, match=r"model_options=... and --set model_options.step"):
+        parse_assignments(["model_options=3", "model_options.step=4"])

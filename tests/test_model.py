@@ -226,6 +226,16 @@ def test_ranks_make_any_distribution_about_normal_and_keep_the_order():
     assert abs(float(scale(scale.mean.unsqueeze(0)))) < 1e-5
 
 
+def test_no_scaling_leaves_features_as_they_are():
+    model = made(scaling="none")
+    tokens, times = inputs()
+    large = 1e3 * tokens
+    model.fit_scaling({"tokens": large})
+    assert torch.equal(model.standardize(large), large)
+    hidden = torch.full_like(tokens, math.nan)
+    assert torch.equal(model(hidden, times), model(torch.zeros_like(tokens), times))
+
+
 @pytest.mark.parametrize("kind", ["standard", "rank"])
 def test_what_is_not_known_becomes_zero_and_does_not_count(kind):
     x = torch.tensor([[1.0, math.nan, 5.0], [3.0, math.nan, 5.0], [math.nan, math.nan, 5.0]])

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from roughformer.errors import MissingDataError as MissingDataError
     from roughformer.estimators import RFormerClassifier as RFormerClassifier
     from roughformer.estimators import RFormerRegressor as RFormerRegressor
+    from roughformer.estimators import RocketClassifier as RocketClassifier
+    from roughformer.estimators import RocketRegressor as RocketRegressor
     from roughformer.explain import Explanation as Explanation
     from roughformer.lifts import Basepoint as Basepoint
     from roughformer.lifts import Clock as Clock
@@ -49,7 +51,7 @@ __version__ = "0.1.0"
 
 _HOME = {
     "errors": "CapacityError CheckpointError EngineWarning InputError MissingDataError",
-    "estimators": "RFormerClassifier RFormerRegressor",
+    "estimators": "RFormerClassifier RFormerRegressor RocketClassifier RocketRegressor",
     "explain": "Explanation",
     "lifts": "Basepoint Clock Counts Lag Time",
     "model": "RFormer RFormerConfig",

@@ -9,15 +9,28 @@ import numpy as np
 import numpy.typing as npt
 from torch import nn
 
-from roughformer.baselines import SampleEncoder, Transformer
+from roughformer.baselines import (
+    GRU,
+    ODERNN,
+    ForwardEncoder,
+    GRUConfig,
+    ODERNNConfig,
+    SampleEncoder,
+    Transformer,
+    TransformerConfig,
+)
+from roughformer.baselines.neural_cde import NeuralCDE, NeuralCDEConfig, PathEncoder
+from roughformer.baselines.neural_rde import LogSignatureEncoder, NeuralRDE, NeuralRDEConfig
+from roughformer.baselines.state_space import StateSpace, StateSpaceConfig
 from roughformer.errors import InputError
 from roughformer.model import RFormer, RFormerConfig
+from roughformer.model.outputs import OutputConfig
 from roughformer.model.tempo import TempoConfig, TempoFormer
 from roughformer.series import SeriesBatch
 from roughformer.tokens import TokenConfig, Tokenizer
 from roughformer.tokens.tempo import TempoEncoder
 
-__all__ = ["ModelKind", "kind_of", "kind_of_model"]
+__all__ = ["ModelKind", "check_options", "kind_of", "kind_of_model"]
 
 Options = dict[str, Any]
 
@@ -29,7 +42,7 @@ class ModelKind:
     ``fit_encoder(tokens, batch, rates, own)``: the encoder, fitted to the training part; rates in
     turns per unit of time if targets are such. ``configure(encoder, model, output, rate_unit,
     own)``: the module's configuration. ``own``: options that only this kind has, an estimator's
-    ``model_options``.
+    ``model_options``; ``of_encoder``: which of them are the encoder's.
     """
 
     encoder: Any
@@ -37,6 +50,7 @@ class ModelKind:
     model: Any
     fit_encoder: Callable[[TokenConfig, SeriesBatch, npt.NDArray[np.float64] | None, Options], Any]
     configure: Callable[[Any, Options, Options, float, Options], Any]
+    of_encoder: tuple[str, ...] = ()
 
 
 def _attention_config(
@@ -99,9 +113,10 @@ def _baseline(encoder: Any, config: Any, model: Any, *of_encoder: str) -> ModelK
         known = {name: wish for name, wish in shape.items() if name in config.model_fields}
         rest = {name: wish for name, wish in own.items() if name not in of_encoder}
         sizes = {"n_features": fitted.n_features, "n_static": len(fitted.static)}
+        sizes |= getattr(fitted, "shape", {})  # what else the module must know of its tokens
         return config(**(sizes | known | output | rest))
 
-    return ModelKind(encoder, config, model, fit, configure)
+    return ModelKind(encoder, config, model, fit, configure, of_encoder)
 
 
 _KINDS = {
@@ -113,7 +128,22 @@ _KINDS = {
         _attention_config,
     ),
     "tempo": ModelKind(TempoEncoder, TempoConfig, TempoFormer, _tempo_encoder, _tempo_config),
-    "transformer": _baseline(SampleEncoder, RFormerConfig, Transformer),
+    "transformer": _baseline(SampleEncoder, TransformerConfig, Transformer, "fill"),
+    "gru": _baseline(ForwardEncoder, GRUConfig, GRU, "fill"),
+    "ode-rnn": _baseline(SampleEncoder, ODERNNConfig, ODERNN),
+    "neural-cde": _baseline(
+        PathEncoder,
+        NeuralCDEConfig,
+        NeuralCDE,
+        *("interpolation", "counts", "max_steps", "time_range"),
+    ),
+    "neural-rde": _baseline(
+        LogSignatureEncoder,
+        NeuralRDEConfig,
+        NeuralRDE,
+        *("step", "depth", "counts", "time_range"),
+    ),
+    "state-space": _baseline(SampleEncoder, StateSpaceConfig, StateSpace),
 }
 
 
@@ -122,6 +152,31 @@ def kind_of(name: str) -> ModelKind:
     if name not in _KINDS:
         raise InputError(f"unknown model {name!r}; known are {', '.join(_KINDS)}")
     return _KINDS[name]
+
+
+# Sizes that the data decide.
+_FROM_DATA = {
+    "n_features", "n_static", "n_spectrum", "n_wide_features", "n_channels", "n_spectra",
+    "n_frequencies", "harmonics",
+}  # fmt: skip
+
+
+def check_options(name: str, own: Any) -> Options:
+    """An estimator's ``model_options`` for the model of that name, if it has them all."""
+    if own is None:
+        return {}
+    if not isinstance(own, dict):
+        raise InputError(f"model_options must be a dict of name -> value, got {own!r}")
+    kind = kind_of(name)
+    fixed = _FROM_DATA | OutputConfig.model_fields.keys()
+    known = [field for field in kind.config.model_fields if field not in fixed]
+    known += [option for option in kind.of_encoder if option not in known]
+    for option in own:
+        if option not in known:
+            raise InputError(
+                f"model {name!r} has no option {option!r}; it has {', '.join(known) or 'none'}"
+            )
+    return dict(own)
 
 
 def kind_of_model(model: nn.Module) -> str:

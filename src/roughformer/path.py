@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Path", "locate"]
+from roughformer.series import SeriesBatch
+
+__all__ = ["Path", "locate", "values_at"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -84,3 +86,20 @@ class Path:
             time_starts=starts,
             shared_times=False,
         )
+
+
+def values_at(batch: SeriesBatch, since: npt.ArrayLike) -> Floats:
+    """Values of the piecewise-linear paths at times ``since (n,)`` or ``(B, n)``, increasing, from
+    each series' first point on: ``(B, n, C)``, constant outside of a channel's observations.
+    """
+    queries = np.broadcast_to(
+        np.asarray(since, dtype=np.float64), (len(batch), np.shape(since)[-1])
+    )
+    values, offsets, starts = batch.filled(), batch.offsets, batch.span[0]
+    out = np.empty((len(batch), queries.shape[1], batch.n_channels))
+    for b in range(len(batch)):
+        rows = slice(offsets[b], offsets[b + 1])
+        times = batch.times[rows] - starts[b]
+        for c in range(batch.n_channels):
+            out[b, :, c] = np.interp(queries[b], times, values[rows, c])
+    return out

@@ -127,6 +127,8 @@ class Predictor:
             rule = self.encoder.config.rule
         elif isinstance(self.encoder, TempoEncoder):
             rule = Windows.by_count(max(self.encoder.n_windows, 1))
+        elif hasattr(self.encoder, "window_edges"):
+            return list(self.encoder.window_edges(batch))
         else:
             times = (batch.series(b)[0] for b in range(len(batch)))
             return [np.concatenate([t[:1], t]) for t in times]

@@ -89,19 +89,22 @@ def write_report(
     config: Mapping[str, Any],
     notes: Sequence[str] = (),
     command: str | None = None,
+    tables: Sequence[tuple[str, Sequence[str], Sequence[Sequence[Any]], str]] = (),
 ) -> Path:
     """Write the page to ``path`` (a directory: ``report.html`` in it) and return where it is.
 
     ``facts`` name -> value, ``metrics`` row -> column -> number, ``figures`` pairs of caption and
     matplotlib Figure (kept as PNG inside the page), ``config`` anything that prints as JSON,
-    ``command`` the line that makes the run again. What is empty has no section. The same input
-    gives the same bytes, and a reader never finds half a page.
+    ``command`` the line that makes the run again, ``tables`` (title, columns, rows, note) beyond
+    the metrics. What is empty has no section. The same input gives the same bytes, and a reader
+    never finds half a page.
     """
     target = Path(path)
     if target.is_dir():
         target = target / "report.html"
     sections = [
         _metrics(metrics),
+        *(_table_section(*table) for table in tables),
         _facts(facts),
         _notes(notes),
         _figures(figures),
@@ -144,25 +147,40 @@ def _value(value: Any) -> str:
 
 
 def _section(title: str, inside: str) -> str:
-    name = title.lower().replace(" ", "-")
-    return f'<section aria-labelledby="{name}">\n<h2 id="{name}">{title}</h2>\n{inside}\n</section>'
+    name = re.sub("[^a-z0-9]+", "-", title.lower()).strip("-")
+    return (
+        f'<section aria-labelledby="{name}">\n<h2 id="{name}">{_text(title)}</h2>\n{inside}\n'
+        "</section>"
+    )
 
 
 def _metrics(metrics: Mapping[str, Mapping[str, float]]) -> str:
     columns = list(dict.fromkeys(name for row in metrics.values() for name in row))
     if not columns:
         return ""
+    rows = [[name, *(row.get(column) for column in columns)] for name, row in metrics.items()]
+    return _section("Results", _table(["", *columns], rows))
+
+
+def _table_section(
+    title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], note: str
+) -> str:
+    told = f"\n<p>{_text(note)}</p>" if note else ""
+    return _section(title, _table(columns, rows) + told)
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """The first cell of a row is its heading."""
     head = "".join(f'<th scope="col">{_text(name)}</th>' for name in columns)
-    rows = "\n".join(
-        f'<tr><th scope="row">{_text(name)}</th>'
-        + "".join(f"<td>{_value(row.get(column))}</td>" for column in columns)
+    lines = "\n".join(
+        f'<tr><th scope="row">{_value(first)}</th>'
+        + "".join(f"<td>{_value(cell)}</td>" for cell in rest)
         + "</tr>"
-        for name, row in metrics.items()
+        for first, *rest in rows
     )
-    return _section(
-        "Results",
-        f'<div class="wide"><table>\n<thead><tr><th scope="col"></th>{head}</tr></thead>\n'
-        f"<tbody>\n{rows}\n</tbody>\n</table></div>",
+    return (
+        f'<div class="wide"><table>\n<thead><tr>{head}</tr></thead>\n'
+        f"<tbody>\n{lines}\n</tbody>\n</table></div>"
     )
 
 

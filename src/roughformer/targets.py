@@ -10,13 +10,20 @@ from torch import Tensor
 
 from roughformer.errors import InputError
 
-__all__ = ["ClassTargets", "NumberTargets", "check_numbers"]
+__all__ = [
+    "ClassTargets",
+    "NumberTargets",
+    "check_all_known",
+    "check_numbers",
+    "check_rates",
+    "known_labels",
+]
 
 Array = npt.NDArray[Any]
 
 
 class ClassTargets(BaseModel):
-    """Class labels <-> class numbers 0 ... K-1, in sorted order."""
+    """Class labels <-> class numbers 0 ... K-1, in sorted order; -1 = not known."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -26,7 +33,7 @@ class ClassTargets(BaseModel):
 
     @classmethod
     def fit(cls, y: Array) -> Self:
-        """The classes that are in ``y (B,)``."""
+        """The classes that are in ``y``, all of them known."""
         try:
             found = np.unique(y)
         except TypeError:
@@ -40,18 +47,27 @@ class ClassTargets(BaseModel):
         """``(K,)``, as they were given."""
         return np.array(self.classes, dtype=object if self.dtype == "|O" else self.dtype)
 
-    def numbers(self, y: Array) -> Tensor:
-        """Class numbers ``(B,)``; ``InputError`` for a label that was not there in training."""
-        known = self.labels
-        at = np.searchsorted(known, y).clip(max=len(known) - 1)
-        wrong = np.argwhere(np.broadcast_to(known[at] != y, y.shape))
+    def numbers(self, y: Any) -> Tensor:
+        """Class numbers ``(B,)``, or ``(B, L)`` with -1 for windows whose label is not known.
+
+        ``InputError`` for a series without a label, or with one that was not there in training.
+        """
+        y, known = known_labels(y)
+        if y.ndim == 1:
+            check_all_known(known)
+        labels, given = self.labels, y[known]
+        at = np.searchsorted(labels, given).clip(max=len(labels) - 1)
+        wrong = np.flatnonzero(np.broadcast_to(labels[at] != given, given.shape))
         if len(wrong):
-            label = y[tuple(wrong[0])]
+            label = given[wrong[0]]
+            label = label.item() if isinstance(label, np.generic) else label
             raise InputError(
-                f"the label {label!r} of series {wrong[0][0]} is none of the model's classes "
-                f"{list(self.classes)[:10]}{' ...' if len(known) > 10 else ''}"
+                f"the label {label!r} of series {np.argwhere(known)[wrong[0]][0]} is none of the "
+                f"model's classes {list(self.classes)[:10]}{' ...' if len(labels) > 10 else ''}"
             )
-        return torch.from_numpy(np.ascontiguousarray(at, dtype=np.int64))
+        numbers = np.full(y.shape, -1, dtype=np.int64)
+        numbers[known] = at
+        return torch.from_numpy(numbers)
 
 
 class NumberTargets(BaseModel):
@@ -68,8 +84,8 @@ class NumberTargets(BaseModel):
     @classmethod
     def fit(cls, y: Array, *, log: bool = False, flat: bool = True) -> Self:
         """Statistics of ``y (B, m)``; NaN = not known."""
-        if log and not (y[~np.isnan(y)] > 0).all():
-            raise InputError("rate-like targets must be positive: they are scaled with time")
+        if log:
+            check_rates(y)
         used = np.log(y) if log else y
         known = ~np.isnan(used)
         if not known.any(axis=0).all():
@@ -102,12 +118,50 @@ class NumberTargets(BaseModel):
         return wide * point if self.log else wide
 
 
+def known_labels(y: Any) -> tuple[Array, npt.NDArray[np.bool_]]:
+    """Labels as an array, and which of them are known: not NaN, not None, not masked."""
+    try:
+        labels = np.asarray(y)  # of a masked array: the data
+    except ValueError:
+        raise InputError(
+            "labels must be an array (B,), or (B, L) for windows; where series have fewer windows "
+            "fill up with NaN or None"
+        ) from None
+    known = np.ones(labels.shape, dtype=bool)
+    if labels.dtype.kind == "f":
+        known = ~np.isnan(labels)
+    elif labels.dtype == object:
+        # Only NaN differs from itself.
+        nothing = [x is None or (isinstance(x, float) and x != x) for x in labels.ravel()]
+        known = ~np.array(nothing, dtype=bool).reshape(labels.shape)
+    if isinstance(y, np.ma.MaskedArray):
+        known = known & ~np.broadcast_to(np.asarray(y.mask, dtype=bool), labels.shape)
+    return labels, known
+
+
+def check_all_known(known: npt.NDArray[np.bool_]) -> None:
+    """Each series of ``known (B, ...)`` has a label, or ``InputError``."""
+    if not known.all():
+        raise InputError(
+            f"series {np.argwhere(~known)[0][0]} has no label; leave series without one out"
+        )
+
+
+def check_rates(y: Array) -> None:
+    """Rates are positive, or NaN where not known."""
+    if not (y[~np.isnan(y)] > 0).all():
+        raise InputError("rate-like targets must be positive: they are scaled with time")
+
+
 def check_numbers(y: Any, n: int) -> tuple[Array, bool]:
     """Targets as float64 ``(n, ...)``, at least two axes, and whether they came as ``(n,)``."""
     try:
         array = np.array(y, dtype=np.float64)  # a copy: labels of a batch are read-only
     except (TypeError, ValueError):
-        raise InputError("the targets of a regression must be numbers") from None
+        raise InputError(
+            "the targets of a regression must be numbers, an array (B,), (B, m) or, for windows, "
+            "(B, L, m); fill up with NaN where they are not known"
+        ) from None
     if array.ndim == 0 or len(array) != n:
         raise InputError(f"there are {n} series but targets of shape {array.shape}")
     if np.isinf(array).any():

@@ -49,6 +49,9 @@ def read_data(
     if not path.exists():
         raise InputError(f"there is no file {str(path)!r}; check the path")
     names = tuple(name.strip() for name in target.split(",")) if target else ()
+    twice = [name for i, name in enumerate(names) if name in names[:i]]
+    if twice:
+        raise InputError(f"--target names {twice[0]!r} twice; name each target once")
     batch, columns = _read(path, columns, () if labels is not None else names, group)
     groups = None if group is None else _groups(path, columns, group, labels, batch)
     found: Array | None = None
@@ -196,9 +199,12 @@ def _stack(columns: list[Array]) -> Array:
     return columns[0] if len(columns) == 1 else np.stack(columns, axis=1)
 
 
-def _column(path: Path, key: str, name: str, batch: SeriesBatch) -> Array:
+def _column(
+    path: Path, key: str, name: str, batch: SeriesBatch, nothing: float | None = float("nan")
+) -> Array:
+    """Values of each series, ``nothing`` where the table has none."""
     table = values_by_series(path, key, name)
-    return np.array([table.get(k, float("nan")) for k in _keys(batch)])
+    return np.array([table.get(k, nothing) for k in _keys(batch)])
 
 
 def _from_labels(
@@ -238,7 +244,7 @@ def _groups(
     path: Path, columns: Columns, group: str, labels: Path | None, batch: SeriesBatch
 ) -> Array:
     if labels is not None and group in column_names(labels):
-        return _column(labels, _key_of(column_names(labels), columns), group, batch)
+        return _column(labels, _key_of(column_names(labels), columns), group, batch, None)
     if _is_table(path):
         if group not in column_names(path):
             raise InputError(
@@ -246,7 +252,7 @@ def _groups(
                 f"{', '.join(column_names(path))}"
             )
         assert columns.series_id is not None
-        return _column(path, columns.series_id, group, batch)
+        return _column(path, columns.series_id, group, batch, None)
     if group in batch.static_names and batch.static is not None:
         return np.asarray(batch.static[:, batch.static_names.index(group)])
     raise InputError(

@@ -15,7 +15,7 @@ from roughformer.cli._scores import prediction_columns, predictions
 from roughformer.errors import InputError
 from roughformer.targets import ClassTargets
 
-__all__ = ["predict_file", "read_for", "target_of", "write_columns"]
+__all__ = ["chosen_target", "predict_file", "read_for", "target_of", "write_columns"]
 
 Array = npt.NDArray[Any]
 
@@ -24,6 +24,26 @@ def target_of(estimator: Estimator) -> str:
     """The name of the target a model was trained on."""
     about: dict[str, Any] = estimator.predictor_.facts.get("data", {})
     return str(about.get("target", "label"))
+
+
+def chosen_target(estimator: Estimator, wish: str | None) -> Any:
+    """What ``--target`` names, as ``roughformer.explain`` takes it: a class, or the number of a
+    target, which may be told by its name in training; None: not said.
+    """
+    if wish is None:
+        return None
+    targets = estimator.predictor_.targets
+    if isinstance(targets, ClassTargets):
+        known = {str(label): label for label in targets.labels.tolist()}
+    else:
+        n = estimator.predictor_.outputs.n_outputs
+        names = [name.strip() for name in target_of(estimator).split(",")]
+        known = {str(k): k for k in range(n)}
+        known |= {name: k for k, name in enumerate(names)} if len(names) == n else {}
+    if wish not in known:
+        what = "classes" if isinstance(targets, ClassTargets) else "targets"
+        raise InputError(f"--target: the model's {what} are {', '.join(known)}; got {wish!r}")
+    return known[wish]
 
 
 def read_for(
@@ -113,11 +133,17 @@ def write_columns(columns: dict[str, Array], path: Path | None) -> None:
         sys.stdout.write(text)
         return
     _check_ending(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if path.suffix.lower() == ".csv":
-        with pa.output_stream(str(path)) as stream:
-            pv.write_csv(table, stream, plain)
-    else:
-        import pyarrow.parquet as pq
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.suffix.lower() == ".csv":
+            with pa.output_stream(str(path)) as stream:
+                pv.write_csv(table, stream, plain)
+        else:
+            import pyarrow.parquet as pq
 
-        pq.write_table(table, path)
+            pq.write_table(table, path)
+    except OSError as error:  # pyarrow's do not know the file's name
+        raise InputError(
+            f"cannot write {path}: {error.strerror or ' '.join(str(error).split())}; choose "
+            "another place"
+        ) from None

@@ -71,13 +71,23 @@ def read_config(path: Path) -> dict[str, Any]:
 
 
 def parse_assignments(pairs: list[str]) -> dict[str, Any]:
-    """``["name=value", ...]``: a value is TOML, or words parted by commas, or a word."""
-    found = {}
+    """``["name=value", ...]``: a value is TOML, or words parted by commas, or a word.
+
+    ``model_options.step=4`` is one entry of a parameter that is a dict.
+    """
+    found: dict[str, Any] = {}
     for pair in pairs:
         name, equals, text = pair.partition("=")
         if not equals or not name.strip():
             raise InputError(f"--set takes name=value, e.g. --set d_model=128; got {pair!r}")
-        found[name.strip().replace("-", "_")] = _value(text.strip())
+        whole, dot, entry = name.strip().replace("-", "_").partition(".")
+        value = _value(text.strip())
+        if not dot:
+            found[whole] = value
+        elif isinstance(found.setdefault(whole, {}), dict):
+            found[whole][entry] = value
+        else:
+            raise InputError(f"--set {whole}=... and --set {whole}.{entry}=... do not go together")
     return found
 
 

@@ -13,6 +13,7 @@ from roughformer.cli.explain import explain
 from roughformer.cli.features import features
 from roughformer.cli.info import info
 from roughformer.cli.predict import predict
+from roughformer.cli.reproduce import reproduce
 from roughformer.cli.train import train
 
 __all__ = ["app", "main"]
@@ -29,7 +30,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (train, predict, evaluate, explain, features, demo, info):
+for command in (train, predict, evaluate, explain, features, demo, reproduce, info):
     app.command(epilog=_EXIT_CODES)(command)
 
 

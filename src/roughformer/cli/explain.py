@@ -19,6 +19,13 @@ def explain(
         str | None,
         typer.Option(help="Id or number (0, 1, ...) of one series (default: the first)."),
     ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            help="Class to explain (default: the predicted one), or name or number (0, 1, ...) of "
+            "one of several targets."
+        ),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Directory for a picture of each explanation.")
     ] = None,
@@ -32,21 +39,22 @@ def explain(
 ) -> None:
     """Which windows, channels and signature words drove a prediction; tables and a picture.
 
-    Above 0 spoke for the predicted class (or raised the number), below 0 against it.
+    Above 0 spoke for the class (or raised the number), below 0 against it.
     """
     from roughformer.cli._data import ids_of
-    from roughformer.cli._prediction import read_for
+    from roughformer.cli._prediction import chosen_target, read_for
     from roughformer.cli._runs import load_model
     from roughformer.explain import explain as explain_batch
     from roughformer.threads import using_threads
 
     estimator = load_model(run, threads)
+    chosen = chosen_target(estimator, target)
     given = options.columns_of(series_id, time, channel, value, None)
     batch = read_for(estimator, data, given).batch
     number = _number(series, ids_of(batch).tolist(), data)
     one = batch[number : number + 1]
     with using_threads(threads):
-        (found,) = explain_batch(estimator.predictor_, one, n_words=max(top, 20))
+        (found,) = explain_batch(estimator.predictor_, one, n_words=max(top, 20), target=chosen)
     name = str(ids_of(batch)[number])
     if as_json:
         typer.echo(json.dumps(_plain(found, name), indent=2))

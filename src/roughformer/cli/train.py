@@ -57,7 +57,14 @@ def train(
     window_points: Annotated[int | None, _option("Or: points of a window.", _TOKENS, min=1)] = None,
     depth: Annotated[int | None, _option("Depth of the signatures.", _TOKENS, min=1)] = None,
     views: Annotated[str | None, _option("global, local, or both: global,local.", _TOKENS)] = None,
-    model: Annotated[str | None, _option("rformer or transformer.", _TRAINING)] = None,
+    model: Annotated[
+        str | None,
+        _option(
+            "rformer, or a baseline: transformer, gru, ode-rnn, neural-cde, neural-rde, "
+            "state-space.",
+            _TRAINING,
+        ),
+    ] = None,
     causal: Annotated[
         bool | None, _option("Predict at every window from the past only.", _TRAINING)
     ] = None,

@@ -2,5 +2,6 @@
 
 from roughformer.estimators.classifier import RFormerClassifier
 from roughformer.estimators.regressor import RFormerRegressor
+from roughformer.estimators.rocket import RocketClassifier, RocketRegressor
 
-__all__ = ["RFormerClassifier", "RFormerRegressor"]
+__all__ = ["RFormerClassifier", "RFormerRegressor", "RocketClassifier", "RocketRegressor"]

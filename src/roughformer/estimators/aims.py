@@ -1,11 +1,11 @@
-"""Which outputs of a model are held against which targets."""
+"""Which outputs of a model are held against which targets, and how many there are."""
 
 import torch
 from torch import Tensor
 
 from roughformer.train.source import Inputs
 
-__all__ = ["at_targets"]
+__all__ = ["at_targets", "class_counts"]
 
 
 def at_targets(
@@ -21,3 +21,8 @@ def at_targets(
         return output[real], aim[:, : output.shape[1]][real]
     at = (real.sum(dim=1) - 1).clamp(min=0)
     return output[torch.arange(len(output)), at], aim
+
+
+def class_counts(target: Tensor, n_classes: int) -> Tensor:
+    """How often each class is in ``target`` (any shape), ``(K,)``; -1 = not known."""
+    return torch.bincount(target[target >= 0], minlength=n_classes)

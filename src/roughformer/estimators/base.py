@@ -1,92 +1,40 @@
-"""What the classifier and the regressor share: parameters, fitting, saving."""
+"""What the classifier and the regressor share when they are fitted."""
 
-import hashlib
 import os
-from dataclasses import dataclass
+import warnings
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from pydantic import ValidationError
-from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from roughformer.checks import whole_number
+from roughformer.baselines import PathEncoder, SampleEncoder
 from roughformer.errors import InputError
-from roughformer.estimators.aims import at_targets
-from roughformer.estimators.automatic import token_config
+from roughformer.estimators.aims import at_targets, class_counts
+from roughformer.estimators.fitted import FittedEstimator
 from roughformer.estimators.inputs import as_series
-from roughformer.estimators.stored import from_plain, to_plain
-from roughformer.explain import Explanation, explain
-from roughformer.kinds import ModelKind, kind_of
+from roughformer.estimators.key import training_key
+from roughformer.estimators.parts import Part, held_series, parts_of
+from roughformer.estimators.plan import Plan, plan_of
 from roughformer.predictor import Predictor, committee_of
 from roughformer.series import SeriesBatch
 from roughformer.threads import using_threads
-from roughformer.train import TrainConfig, TrainingData, split_validation, train
-from roughformer.train.config import Augmentation
+from roughformer.train import TrainConfig, TrainingData, train
 from roughformer.train.source import Inputs, Source, join
-from roughformer.train.split import fold_validation
 
 __all__ = ["RFormerEstimator"]
 
-_TOKENS = (
-    "windows", "depth", "views", "time", "lags", "counts", "basepoint", "clock",
-    "observations", "spectrum", "static",
-)  # fmt: skip
-_MODEL = (
-    "d_model", "n_heads", "n_layers", "dropout", "input_dropout", "wide",
-    "wide_dropout", "scaling", "pooling", "causal",
-)  # fmt: skip
-_TRAIN = (
-    "epochs", "batch_size", "learning_rate", "weight_decay", "schedule", "patience",
-    "precision", "compile", "device", "max_seconds",
-)  # fmt: skip
-_AUGMENT = ("drop", "jitter", "channel_dropout", "warp", "draws")
 _FOR_SCALING = 4096  # series that statistics are taken from
 
 
-_Part = tuple[SeriesBatch, Tensor]
-
-
-@dataclass(frozen=True)
-class _Plan:
-    """What the members of a fit share."""
-
-    kind: ModelKind
-    encoder: Any
-    model: Any
-    train: TrainConfig
-
-
-def one_line(error: ValidationError) -> InputError:
-    """What pydantic found wrong with an option, in one sentence."""
-    first = error.errors()[0]
-    name = ".".join(str(part) for part in first["loc"] if not str(part).startswith("function"))
-    message = first["msg"].removeprefix("Value error, ")
-    told = isinstance(first.get("input"), dict) or ", got " in message
-    given = "" if told else f", got {first.get('input')!r}"
-    return InputError(f"{name + ': ' if name else ''}{message}{given}")
-
-
-class RFormerEstimator(BaseEstimator):  # type: ignore[misc]
+class RFormerEstimator(FittedEstimator):
     """Parameters of both estimators; see ``RFormerClassifier`` and ``RFormerRegressor``."""
 
-    _task: Literal["classification", "regression"]
-    predictor_: Predictor
-    history_: list[dict[str, Any]]
+    _weight: Tensor | None  # of the classes (K,), for the member that is being trained
     validation_index_: npt.NDArray[np.int64]  # numbers of the series held out of those given
-
-    def __sklearn_tags__(self) -> Any:
-        """What scikit-learn may expect: missing values, and arrays ``(B, L)`` and ``(B, C, L)``."""
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.input_tags.two_d_array = True
-        tags.input_tags.three_d_array = True
-        return tags
 
     # What a kind of estimator may change.
 
@@ -105,9 +53,6 @@ class RFormerEstimator(BaseEstimator):  # type: ignore[misc]
         return None
 
     # Fitting
-
-    def _options(self, names: tuple[str, ...]) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in names}
 
     def _fit(
         self,
@@ -129,13 +74,23 @@ class RFormerEstimator(BaseEstimator):  # type: ignore[misc]
                 )
             y = batch.labels
         target = self._encode_targets(y, len(batch))
+        self._warn_of_little(batch)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        run_dir = None if self.run_dir is None else Path(self.run_dir)
+        run_dir = self._run_directory()
         with using_threads(self.n_jobs):
-            parts = self._parts(batch, target, groups, validation_data, seed)
-            plan = self._plan(*(parts[0][0] if len(parts) == 1 else (batch, target)))
+            if validation_data is None:
+                parts = self._parts(batch, target, groups, seed)
+            else:
+                outside, outside_y = held_series(validation_data, self.members)
+                parts = [((batch, target), (outside, self._aim(outside_y, len(outside))))]
+                self.validation_index_ = np.zeros(0, dtype=np.int64)
+            # Members answer as one, so they share what goes in and the scale of what comes out.
+            shared = parts[0][0] if len(parts) == 1 else (batch, target)
+            plan = self._plan(*shared)
             self._check_windows(plan, batch, target)
-            self._fit_targets(target if len(parts) > 1 else parts[0][0][1], plan.model)
+            if validation_data is not None:
+                self._check_windows(plan, *parts[0][1])
+            self._fit_targets(shared[1], plan.model)
             found = []
             for number, (part, held) in enumerate(parts):
                 where = run_dir
@@ -152,39 +107,30 @@ class RFormerEstimator(BaseEstimator):  # type: ignore[misc]
             self.save(run_dir / "model")
         return self
 
+    def _run_directory(self) -> Path | None:
+        if self.run_dir is None:
+            return None
+        if not isinstance(self.run_dir, str | os.PathLike):
+            raise InputError(f"run_dir must be the path of a directory, got {self.run_dir!r}")
+        return Path(self.run_dir)
+
     def _parts(
-        self, batch: SeriesBatch, target: Tensor, groups: Any, validation_data: Any, seed: int
-    ) -> list[tuple[_Part, _Part]]:
+        self, batch: SeriesBatch, target: Tensor, groups: Any, seed: int
+    ) -> list[tuple[Part, Part]]:
         """Training and validation part of each member."""
-        members = whole_number(self.members, "members", 1)
-        if validation_data is not None:
-            if not isinstance(validation_data, tuple | list) or len(validation_data) < 2:
-                raise InputError("validation_data must be (X, y), (X, y, times) or None")
-            if members > 1:
-                raise InputError("members hold out a part each: leave validation_data out")
-            held_x, held_y, *rest = validation_data
-            held = as_series(held_x, *rest)
-            if held_y is None:
-                held_y = held.labels
-            if held_y is None:
-                raise InputError("validation_data needs targets: (X, y), or series with labels")
-            self.validation_index_ = np.zeros(0, dtype=np.int64)
-            return [((batch, target), (held, self._aim(held_y, len(held))))]
-        classes = target.numpy() if self._task == "classification" else None
-        of_series = None if classes is None or classes.ndim > 1 else classes
-        options: dict[str, Any] = {"classes": of_series, "groups": groups}
-        if members > 1:
-            splits = fold_validation(len(batch), members, seed, **options)
-        else:
-            splits = [split_validation(len(batch), self.validation, seed, **options)]
-        self.validation_index_ = np.concatenate([outside for _, outside in splits])
+        of_series = self._task == "classification" and target.dim() == 1
+        parts, self.validation_index_ = parts_of(
+            batch,
+            target,
+            members=self.members,
+            fraction=self.validation,
+            seed=seed,
+            classes=target.numpy() if of_series else None,
+            groups=groups,
+        )
+        return parts
 
-        def part(which: npt.NDArray[np.int64]) -> _Part:
-            return batch[which], target[torch.from_numpy(which)]
-
-        return [(part(inside), part(outside)) for inside, outside in splits]
-
-    def _check_windows(self, plan: _Plan, batch: SeriesBatch, target: Tensor) -> None:
+    def _check_windows(self, plan: Plan, batch: SeriesBatch, target: Tensor) -> None:
         """Targets of each window must be as many as the windows, and stay with them."""
         if target.dim() == (1 if self._task == "classification" else 2):
             return
@@ -194,42 +140,35 @@ class RFormerEstimator(BaseEstimator):  # type: ignore[misc]
                 f"there are targets for {target.shape[1]} windows, but the series with most "
                 f"windows has {most}"
             )
-        if self._kind_name() == "transformer" and plan.train.augment.drop[1] > 0:
+        if isinstance(plan.encoder, SampleEncoder | PathEncoder) and plan.train.augment.drop[1] > 0:
             raise InputError(
                 "targets of each sample cannot be used while samples are dropped; set drop=0"
             )
 
-    def _plan(self, batch: SeriesBatch, target: Tensor) -> _Plan:
+    def _plan(self, batch: SeriesBatch, target: Tensor) -> Plan:
         """Encoder and configurations, from the options and the training series."""
-        kind = kind_of(self._kind_name())
-        try:
-            config = TrainConfig(
-                **self._options(_TRAIN),
-                label_smoothing=getattr(self, "label_smoothing", 0.0),
-                augment=Augmentation(**self._options(_AUGMENT)),
-            )
-            # Not called transform: to scikit-learn, what has that attribute is a transformer.
-            options = self._options(_TOKENS)
-            options["transform"] = "logsignature" if self.logsignature else "signature"
-            tokens = token_config(batch, options, bool(self.causal))
-            unit = self._rate_unit()
-            rates = None if unit is None else unit * target.numpy().ravel()
-            own = dict(self.model_options or {})
-            encoder = kind.fit_encoder(tokens, batch, rates, own)
-            output = {"task": self._task} | self._output_options(target)
-            shape = self._options(_MODEL)
-            counted = tokens.observations and self._kind_name() == "rformer"
-            if shape["wide"] == "auto":
-                shape["wide"] = 256 if counted else 0
-            if shape["scaling"] == "auto":
-                shape["scaling"] = "rank" if counted else "standard"
-            model = kind.configure(encoder, shape, output, unit or 1.0, own)
-            return _Plan(kind, encoder, model, config)
-        except ValidationError as error:
-            raise one_line(error) from None
+        return plan_of(
+            self.get_params(deep=False),
+            self._kind_name(),
+            batch,
+            target,
+            output={"task": self._task} | self._output_options(target),
+            rate_unit=self._rate_unit(),
+        )
+
+    def _warn_of_little(self, batch: SeriesBatch) -> None:
+        """Say in words what goes through but can hardly be meant."""
+        classes = getattr(self, "classes_", None) if self._task == "classification" else None
+        text = ""
+        if len(batch) == 1:
+            text = "there is one series only: a model can do little more than learn it by heart"
+        elif classes is not None and len(classes) == 1:
+            text = f"all labels are {classes.tolist()[0]!r}: the model will always answer that"
+        if text:
+            warnings.warn(text, UserWarning, stacklevel=4)
 
     def _train(
-        self, plan: _Plan, part: _Part, held: _Part, seed: int, run_dir: Path | None
+        self, plan: Plan, part: Part, held: Part, seed: int, run_dir: Path | None
     ) -> tuple[Predictor, list[dict[str, Any]]]:
         """One model, trained and calibrated, and the record of its training."""
         (series, target), (held_series, held_target) = part, held
@@ -241,11 +180,12 @@ class RFormerEstimator(BaseEstimator):  # type: ignore[misc]
             rate_like=self._rate_like, to_target=self._to_loss, threads=1,
         )  # fmt: skip
         model.fit_scaling(source.sample(_FOR_SCALING))
+        self._weight = self._class_weight(target)
         if self._task == "classification":
-            counts = torch.bincount(target.flatten(), minlength=plan.model.n_outputs)
-            weight = self._class_weight(target)
-            frequency = counts if weight is None else counts * weight
-            model.fit_prior(frequency / frequency.sum())
+            counts = class_counts(target, plan.model.n_outputs)
+            frequency = counts if self._weight is None else counts * self._weight
+            if frequency.sum() > 0:
+                model.fit_prior(frequency / frequency.sum())
         valid = None
         if len(held_series):
             valid = self._validation_inputs(encoder, held_series, held_target, config, seed)
@@ -256,8 +196,8 @@ class RFormerEstimator(BaseEstimator):  # type: ignore[misc]
             valid,
             lambda output, aim: self._scores(predictor, output, aim, valid),
             self._metric(),
-            self._class_weight(target),
-            _key(
+            self._weight,
+            training_key(
                 series, target, held_series, held_target, config, encoder, plan.model,
                 repr((self._metric(), getattr(self, "class_weight", None))),
             ),
@@ -293,88 +233,3 @@ class RFormerEstimator(BaseEstimator):  # type: ignore[misc]
         from roughformer import __version__
 
         return {"roughformer": __version__, "trained_on": len(part), "task": self._task}
-
-    # After fitting
-
-    def _series(self, x: Any, times: Any, lengths: Any) -> SeriesBatch:
-        check_is_fitted(self, "predictor_")
-        return as_series(x, times, lengths)
-
-    def _run(self, what: str, x: Any, times: Any, lengths: Any) -> Any:
-        batch = self._series(x, times, lengths)
-        with using_threads(self.n_jobs):
-            return getattr(self.predictor_, what)(batch)
-
-    def predict_windows(self, X: Any, times: Any = None, lengths: Any = None) -> Any:
-        """A causal model's prediction at the end of each window: a list with, for each series,
-        (times of the window ends ``(L,)``, predictions ``(L, ...)``).
-        """
-        batch = self._series(X, times, lengths)
-        if not self.predictor_.outputs.causal:
-            raise InputError("only a causal model predicts at every window: fit with causal=True")
-        with using_threads(self.n_jobs):
-            output, _ = self.predictor_.raw(batch)
-        readable = self._readable(output)
-        ends = [edges[1:] for edges in self.predictor_.window_edges(batch)]
-        return [(end, readable[b, : len(end)]) for b, end in enumerate(ends)]
-
-    def explain(
-        self,
-        X: Any,
-        times: Any = None,
-        lengths: Any = None,
-        *,
-        n_words: int | None = 20,
-        target: Any = None,
-    ) -> list[Explanation]:
-        """Which windows, channels and words drove each prediction; see ``roughformer.explain``.
-
-        ``target``: the class to explain (None: the predicted one), or the number of a target of a
-        regression with several. ``n_words``: how many words are told, None: all.
-        """
-        batch = self._series(X, times, lengths)
-        with using_threads(self.n_jobs):
-            return explain(self.predictor_, batch, n_words=n_words, target=target)
-
-    def save(self, directory: str | os.PathLike[str]) -> None:
-        """A directory with the trained model; ``load`` reads it, no pickle is involved."""
-        check_is_fitted(self, "predictor_")
-        self.predictor_.facts["parameters"] = to_plain(self.get_params())
-        self.predictor_.save(directory)
-
-    @classmethod
-    def load(cls, directory: str | os.PathLike[str], device: str = "cpu") -> Self:
-        """A fitted estimator from a directory that ``save`` or a training run wrote."""
-        predictor = Predictor.load(directory, device)
-        if predictor.facts.get("task") != cls._task:
-            raise InputError(
-                f"{os.fspath(directory)} holds a model for {predictor.facts.get('task')}, "
-                f"not for {cls._task}"
-            )
-        given = from_plain(predictor.facts.get("parameters", {}), cls().get_params())
-        estimator = cls(**given)
-        estimator._adopt(predictor)
-        return estimator
-
-    def _adopt(self, predictor: Predictor) -> None:
-        self.predictor_ = predictor
-        self.n_features_in_ = len(predictor.encoder.channels)
-        self.history_ = []
-
-
-def _key(*parts: Any) -> str:
-    """A hash of data and configuration: a training resumes only with the same ones."""
-    digest = hashlib.blake2b(digest_size=16)
-    for part in parts:
-        if isinstance(part, SeriesBatch):
-            for array in (part.times, part.values, part.offsets, part.static):
-                if array is not None:
-                    digest.update(np.ascontiguousarray(array).view(np.uint8).data)
-        elif isinstance(part, str):
-            digest.update(part.encode())
-        elif isinstance(part, Tensor):
-            digest.update(part.contiguous().numpy().tobytes())
-        else:
-            # How often the state is saved changes nothing in it.
-            digest.update(part.model_dump_json(exclude={"save_seconds"}).encode())
-    return digest.hexdigest()

@@ -13,11 +13,12 @@ from torch.nn import functional as F
 
 from roughformer.calibration import fit_temperature
 from roughformer.errors import InputError
+from roughformer.estimators.aims import class_counts
 from roughformer.estimators.base import RFormerEstimator
 from roughformer.lifts import View
 from roughformer.model.outputs import OutputConfig
 from roughformer.predictor import Predictor
-from roughformer.targets import ClassTargets
+from roughformer.targets import ClassTargets, check_all_known, known_labels
 from roughformer.train.metrics import check_metric, classification_scores
 from roughformer.train.source import Inputs
 
@@ -43,14 +44,16 @@ class RFormerClassifier(ClassifierMixin, RFormerEstimator):  # type: ignore[misc
     Model
         ``d_model``, ``n_heads``, ``n_layers``, ``dropout``, ``input_dropout``, ``pooling``;
         ``wide``, ``wide_dropout``: small networks of that width from the last token to answers
-        of their own; ``scaling``: of features, ``"standard"`` or by ``"rank"``; ``causal=True``
-        predicts at every window end from the past only (``predict_windows``).
+        of their own; ``scaling``: of features, ``"standard"``, by ``"rank"`` or ``"none"``;
+        ``causal=True`` predicts at every window end from the past only (``predict_windows``).
     Training
         ``epochs``, ``batch_size``, ``learning_rate``, ``weight_decay``, ``schedule``,
         ``patience``, ``max_seconds`` (stop then, the schedule compressed to it);
         ``validation``: share of the series (whole groups, if ``fit`` is given ``groups``) that
         decides by ``metric`` which weights are kept, and on which probabilities are calibrated;
-        ``members`` > 1: so many models, each validated on another part, answer as one;
+        ``members`` > 1: so many models, each validated on another part, answer as one; they
+        share the encoder (names, units, ranges) and the scale of a regression's targets, which
+        are taken from all series, weights and scaling of features are each member's own;
         ``drop`` (a share or a range of shares of the points), ``jitter``, ``channel_dropout``,
         ``warp``: augmentation, drawn for each batch, or ``draws`` times for all;
         ``label_smoothing``, ``class_weight`` ("balanced", or label -> weight), also of the
@@ -75,9 +78,9 @@ class RFormerClassifier(ClassifierMixin, RFormerEstimator):  # type: ignore[misc
         views: tuple[View, ...] = ("global", "local"),
         logsignature: bool = False,
         time: Literal["unit", "span", "none"] = "unit",
-        lags: tuple[float, ...] = (),
+        lags: float | tuple[float, ...] = (),
         counts: bool = False,
-        basepoint: bool = False,
+        basepoint: bool | Literal["auto"] = "auto",
         clock: int | Literal["auto"] = "auto",
         observations: bool | Literal["auto"] = "auto",
         spectrum: Any = "auto",
@@ -89,7 +92,7 @@ class RFormerClassifier(ClassifierMixin, RFormerEstimator):  # type: ignore[misc
         input_dropout: float = 0.0,
         wide: int | Literal["auto"] = "auto",
         wide_dropout: float = 0.5,
-        scaling: Literal["auto", "standard", "rank"] = "auto",
+        scaling: Literal["auto", "standard", "rank", "none"] = "auto",
         pooling: Literal["mean", "attention", "last"] = "mean",
         causal: bool = False,
         epochs: int = 60,
@@ -173,24 +176,6 @@ class RFormerClassifier(ClassifierMixin, RFormerEstimator):  # type: ignore[misc
         self.tensorboard = tensorboard
         self.verbose = verbose
 
-    @classmethod
-    def from_preset(cls, name: str, **changes: Any) -> Self:
-        """``"default"``, or ``"paper"``: the paper's own choices for its sine task.
-
-        The paper's: 75 windows, depth 2, both views, rate 1e-3, time as the only lift.
-        """
-        presets: dict[str, dict[str, Any]] = {
-            "default": {},
-            "paper": {
-                "windows": 75, "depth": 2, "views": ("global", "local"), "time": "span",
-                "clock": 0, "spectrum": None, "learning_rate": 1e-3, "schedule": "constant",
-                "epochs": 100, "patience": None,
-            },
-        }  # fmt: skip
-        if name not in presets:
-            raise InputError(f"presets are {', '.join(presets)}; got {name!r}")
-        return cls(**(presets[name] | changes))
-
     def fit(
         self,
         X: Any,
@@ -203,9 +188,11 @@ class RFormerClassifier(ClassifierMixin, RFormerEstimator):  # type: ignore[misc
     ) -> Self:
         """Learn from series ``X`` (anything ``SeriesBatch.of`` takes) and labels ``y (B,)``.
 
-        A causal model also takes ``y (B, L)``: a label for each window. ``groups (B,)``: no group
-        is both trained on and validated on. ``validation_data``: ``(X, y)`` or ``(X, y, times)``
-        instead of a part of the training series.
+        A causal model also takes ``y (B, L)``: a label for each window; NaN among numbers, None
+        among objects and what a masked array masks is not known and counts nowhere: so do windows
+        that shorter series do not have. ``groups (B,)``: no group is both trained on and validated
+        on. ``validation_data``: ``(X, y)`` or ``(X, y, times)`` instead of a part of the training
+        series.
         """
         return self._fit(X, y, times, lengths, groups, validation_data)
 
@@ -225,22 +212,26 @@ class RFormerClassifier(ClassifierMixin, RFormerEstimator):  # type: ignore[misc
         return np.asarray(self.classes_[best])
 
     def score(self, X: Any, y: Any, times: Any = None, lengths: Any = None) -> float:
-        """Share of series whose class is predicted right."""
-        return float(accuracy_score(y, self.predict(X, times, lengths)))
+        """Share of series whose class is predicted right, for labels ``y (B,)``."""
+        predicted = self.predict(X, times, lengths)
+        labels, known = known_labels(y)
+        if labels.shape not in (predicted.shape, (len(predicted), 1)):
+            raise InputError(
+                f"score takes one label for each of {len(predicted)} series, got shape "
+                f"{labels.shape}; labels of windows are held against predict_windows"
+            )
+        check_all_known(known)
+        return float(accuracy_score(labels, predicted))
 
     # What the base asks for
 
     def _encode_targets(self, y: Any, n: int) -> Tensor:
-        labels = np.asarray(y)
-        if labels.ndim == 0 or len(labels) != n:
-            raise InputError(f"there are {n} series but labels of shape {labels.shape}")
-        if labels.ndim == 2 and labels.shape[1] == 1:
-            labels = column_or_1d(labels, warn=True)
-        if labels.ndim > 1 and not self.causal:
-            raise InputError(
-                f"labels must have shape ({n},), got {labels.shape}; a label for each window "
-                "needs causal=True"
-            )
+        y = self._shaped_labels(y, n, "series")
+        labels, known = known_labels(y)
+        if labels.ndim > 1:
+            labels = labels[known]
+            if not len(labels):
+                raise InputError("there is nothing to learn from: no window has a known label")
         if labels.dtype.kind == "f":
             if not np.isfinite(labels).all():
                 raise InputError("labels must not be NaN or infinite")
@@ -250,19 +241,32 @@ class RFormerClassifier(ClassifierMixin, RFormerEstimator):  # type: ignore[misc
                 )
         self._targets = ClassTargets.fit(labels)
         self.classes_ = self._targets.labels
-        return self._targets.numbers(labels)
+        return self._targets.numbers(y)
 
     def _aim(self, y: Any, n: int) -> Tensor:
-        labels = np.asarray(y)
-        if len(labels) != n:
-            raise InputError(f"there are {n} validation series but {len(labels)} labels")
-        return self._targets.numbers(labels)
+        return self._targets.numbers(self._shaped_labels(y, n, "validation series"))
+
+    def _shaped_labels(self, y: Any, n: int, what: str) -> Any:
+        """``y`` if its shape is ``(n,)``, or ``(n, L)`` for a causal model; a column is flat."""
+        labels, known = known_labels(y)
+        shape = labels.shape
+        if not shape or shape[0] != n:
+            raise InputError(f"there are {n} {what} but labels of shape {shape}")
+        if len(shape) == 2 and shape[1] == 1 and (known.all() or not self.causal):
+            check_all_known(known)
+            return column_or_1d(labels, warn=True)
+        if len(shape) > (2 if self.causal else 1):
+            raise InputError(
+                f"labels must have shape ({n},), got {shape}; a label for each window, ({n}, L), "
+                "needs causal=True"
+            )
+        return y
 
     def _output_options(self, target: Tensor) -> dict[str, Any]:
         return {"n_outputs": len(self.classes_)}
 
     def _fit_targets(self, target: Tensor, outputs: OutputConfig) -> None:
-        self._weight = self._class_weight(target)
+        """Classes have no scale."""
 
     def _to_loss(self, target: Tensor) -> Tensor:
         return target
@@ -276,7 +280,7 @@ class RFormerClassifier(ClassifierMixin, RFormerEstimator):  # type: ignore[misc
             return None
         k = len(self.classes_)
         if wish == "balanced":
-            counts = torch.bincount(target.flatten(), minlength=k).double()
+            counts = class_counts(target, k).double()
             return (counts.sum() / (k * counts.clamp(min=1))).float()
         if not isinstance(wish, dict):
             raise InputError(f"class_weight must be None, 'balanced' or a dict, got {wish!r}")
@@ -289,6 +293,7 @@ class RFormerClassifier(ClassifierMixin, RFormerEstimator):  # type: ignore[misc
         self, predictor: Predictor, output: Tensor, aim: Tensor, valid: tuple[Inputs, Tensor] | None
     ) -> dict[str, float]:
         output, aim = self._at_targets(output, aim, valid)
+        output, aim = output[aim >= 0], aim[aim >= 0]
         scores = classification_scores(output.double().softmax(dim=-1).numpy(), aim.numpy())
         if self._weight is not None:
             # Weights decide which model is kept as they decide what is learned.

@@ -16,7 +16,7 @@ from roughformer.estimators.base import RFormerEstimator
 from roughformer.lifts import View
 from roughformer.model.outputs import OutputConfig, deviation_of, point_of
 from roughformer.predictor import Predictor
-from roughformer.targets import NumberTargets, check_numbers
+from roughformer.targets import NumberTargets, check_numbers, check_rates
 from roughformer.train.metrics import check_metric, regression_scores
 from roughformer.train.source import Inputs
 
@@ -55,9 +55,9 @@ class RFormerRegressor(RegressorMixin, RFormerEstimator):  # type: ignore[misc]
         views: tuple[View, ...] = ("global", "local"),
         logsignature: bool = False,
         time: Literal["unit", "span", "none"] = "unit",
-        lags: tuple[float, ...] = (),
+        lags: float | tuple[float, ...] = (),
         counts: bool = False,
-        basepoint: bool = False,
+        basepoint: bool | Literal["auto"] = "auto",
         clock: int | Literal["auto"] = "auto",
         observations: bool | Literal["auto"] = "auto",
         spectrum: Any = "auto",
@@ -69,7 +69,7 @@ class RFormerRegressor(RegressorMixin, RFormerEstimator):  # type: ignore[misc]
         input_dropout: float = 0.0,
         wide: int | Literal["auto"] = "auto",
         wide_dropout: float = 0.5,
-        scaling: Literal["auto", "standard", "rank"] = "auto",
+        scaling: Literal["auto", "standard", "rank", "none"] = "auto",
         pooling: Literal["mean", "attention", "last"] = "mean",
         causal: bool = False,
         epochs: int = 60,
@@ -157,24 +157,6 @@ class RFormerRegressor(RegressorMixin, RFormerEstimator):  # type: ignore[misc]
         self.tensorboard = tensorboard
         self.verbose = verbose
 
-    @classmethod
-    def from_preset(cls, name: str, **changes: Any) -> Self:
-        """``"default"``, or ``"paper"``: the paper's own choices for heart rate.
-
-        The paper's: 75 windows, depth 4, local view, rate 1e-3, time as the only lift.
-        """
-        presets: dict[str, dict[str, Any]] = {
-            "default": {},
-            "paper": {
-                "windows": 75, "depth": 4, "views": ("local",), "time": "span",
-                "clock": 0, "spectrum": None, "learning_rate": 1e-3, "schedule": "constant",
-                "epochs": 100, "patience": None,
-            },
-        }  # fmt: skip
-        if name not in presets:
-            raise InputError(f"presets are {', '.join(presets)}; got {name!r}")
-        return cls(**(presets[name] | changes))
-
     def __sklearn_tags__(self) -> Any:
         """Targets may be ``(B, m)``."""
         tags = super().__sklearn_tags__()
@@ -251,7 +233,17 @@ class RFormerRegressor(RegressorMixin, RFormerEstimator):  # type: ignore[misc]
         """R², of each target by the series where it is known, then their mean."""
         predicted = self._run("numbers", X, times, lengths)["point"]
         true = check_numbers(y, len(predicted))[0]
+        if true.shape != predicted.shape:
+            raise InputError(
+                f"score takes targets of shape {predicted.shape}, got {true.shape}; targets of "
+                "windows are held against predict_windows"
+            )
         known = ~np.isnan(true)
+        if not known.any(axis=0).all():
+            raise InputError(
+                f"target {int(np.argmin(known.any(axis=0)))} is not known for any series, so it "
+                "has no score; leave its column out, or give series where it is known"
+            )
         each = [
             r2_score(true[known[:, k], k], predicted[known[:, k], k]) for k in range(true.shape[1])
         ]
@@ -261,22 +253,35 @@ class RFormerRegressor(RegressorMixin, RFormerEstimator):  # type: ignore[misc]
 
     def _encode_targets(self, y: Any, n: int) -> Tensor:
         array, flat = check_numbers(y, n)
-        if array.ndim > 2 and not self.causal:
-            raise InputError(
-                f"targets must have shape ({n},) or ({n}, m), got {array.shape}; targets for each "
-                "window need causal=True"
-            )
-        self._flat = flat
+        self._check_axes(array)
+        self._flat, self._n_targets = flat, array.shape[-1]
         return torch.from_numpy(array)
 
     def _aim(self, y: Any, n: int) -> Tensor:
-        return torch.from_numpy(check_numbers(y, n)[0])
+        array, _ = check_numbers(y, n)
+        self._check_axes(array)
+        if array.shape[-1] != self._n_targets:
+            raise InputError(
+                f"validation targets must be {self._n_targets} for each series, as those of "
+                f"training, got shape {np.shape(y)}"
+            )
+        if self._rate_like:
+            check_rates(array)
+        return torch.from_numpy(array)
+
+    def _check_axes(self, y: npt.NDArray[np.float64]) -> None:
+        if y.ndim > (3 if self.causal else 2):
+            n = len(y)
+            raise InputError(
+                f"targets must have shape ({n},) or ({n}, m), got {y.shape}; targets for each "
+                f"window, ({n}, L, m), need causal=True"
+            )
 
     def _output_options(self, target: Tensor) -> dict[str, Any]:
         return {
             "n_outputs": target.shape[-1],
             "uncertainty": self.uncertainty,
-            "quantiles": tuple(self.quantiles),
+            "quantiles": _levels(self.quantiles),
         }
 
     def _fit_targets(self, target: Tensor, outputs: OutputConfig) -> None:
@@ -325,3 +330,10 @@ class RFormerRegressor(RegressorMixin, RFormerEstimator):  # type: ignore[misc]
         super()._adopt(predictor)
         assert isinstance(predictor.targets, NumberTargets)
         self._targets = predictor.targets
+
+
+def _levels(quantiles: Any) -> tuple[Any, ...]:
+    """The levels of quantiles; what they must be is checked with the other options."""
+    if isinstance(quantiles, str) or not np.iterable(quantiles):
+        raise InputError(f"quantiles must be levels such as (0.1, 0.5, 0.9), got {quantiles!r}")
+    return tuple(quantiles)

@@ -1,59 +1,88 @@
-"""Parameters of an estimator as JSON, beside the model that they made."""
+"""Parameters of an estimator as JSON, beside the model that they made, and back as they were."""
 
-import json
+from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
+import numpy as np
 
-from roughformer.tokens.config import plain_windows
+from roughformer.tokens import SpectrumConfig
 from roughformer.windows import Windows
 
 __all__ = ["from_plain", "to_plain"]
 
+# What JSON does not know is a dict of one key, which says what it was.
+_TUPLE, _PAIRS, _ARRAY, _PATH = "$tuple", "$pairs", "$array", "$path"
+_WINDOWS, _SPECTRUM = "$windows", "$spectrum"
+
 
 def to_plain(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Those that JSON can hold; the others were for fitting only.
+    """Those that JSON can hold; the others (random generators) were for fitting only.
 
-    A dict whose keys are no texts (labels -> weights) becomes ``{"pairs": [[key, value], ...]}``,
-    because JSON would make texts of them.
+    ``from_plain`` gives back equal values of the same kind; numbers of numpy become Python's.
     """
     found = {}
-    for name, given in parameters.items():
-        value = given
-        if isinstance(value, dict) and not all(isinstance(key, str) for key in value):
-            value = {"pairs": [[_python(k), v] for k, v in value.items()]}
+    for name, value in parameters.items():
         try:
-            found[name] = json.loads(json.dumps(value, allow_nan=False, default=_plain))
-        except (TypeError, ValueError):
+            found[name] = _plain(value)
+        except TypeError:
             continue
     return found
 
 
-def from_plain(stored: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
-    """The way back, for the parameters that ``defaults`` has; lists are tuples where those are."""
-    found = {}
-    for name, value in stored.items():
-        if name not in defaults:
-            continue
-        if isinstance(value, dict) and set(value) == {"pairs"}:
-            value = dict(value["pairs"])
-        if isinstance(value, list) and isinstance(defaults[name], tuple):
-            value = tuple(value)
-        found[name] = value
-    return found
+def from_plain(stored: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:
+    """The way back, for the parameters whose names are in ``known``."""
+    return {name: _python(value) for name, value in stored.items() if name in known}
 
 
 def _plain(value: Any) -> Any:
-    """What JSON does not know: numbers and arrays of numpy, windows, options of the spectrum."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float) and np.isfinite(value):
+        return float(value)
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if isinstance(value, tuple):
+        return {_TUPLE: [_plain(item) for item in value]}
+    if isinstance(value, dict):
+        if all(isinstance(key, str) and not key.startswith("$") for key in value):
+            return {key: _plain(item) for key, item in value.items()}
+        # JSON would make texts of the keys.
+        return {_PAIRS: [[_plain(key), _plain(item)] for key, item in value.items()]}
+    if isinstance(value, np.ndarray) and value.dtype.kind in "biufUM":
+        if value.dtype.kind == "M":
+            return {_ARRAY: [value.dtype.str, value.astype(np.int64).tolist()]}
+        return {_ARRAY: [value.dtype.str, _plain(value.tolist())]}
+    if isinstance(value, Path):
+        return {_PATH: str(value)}
     if isinstance(value, Windows):
-        return plain_windows(value)
-    if isinstance(value, BaseModel):
-        return value.model_dump(mode="json")
-    if hasattr(value, "tolist"):
-        return value.tolist()
+        cuts = [_plain(row) for row in value.cuts]
+        return {_WINDOWS: [value.rule, value.amount, cuts, value.shared]}
+    if isinstance(value, SpectrumConfig):
+        return {_SPECTRUM: value.model_dump(mode="json")}
     raise TypeError(f"no plain form of {type(value).__name__}")
 
 
-def _python(label: Any) -> Any:
-    """Python's own number for one of numpy's."""
-    return label.item() if hasattr(label, "item") else label
+def _python(plain: Any) -> Any:
+    if isinstance(plain, list):
+        return [_python(item) for item in plain]
+    if not isinstance(plain, dict):
+        return plain
+    if len(plain) != 1 or not next(iter(plain)).startswith("$"):
+        return {key: _python(item) for key, item in plain.items()}
+    ((kind, inside),) = plain.items()
+    if kind == _TUPLE:
+        return tuple(_python(item) for item in inside)
+    if kind == _PAIRS:
+        return {_python(key): _python(item) for key, item in inside}
+    if kind == _ARRAY:
+        return np.array(inside[1], dtype=inside[0])
+    if kind == _PATH:
+        return Path(inside)
+    if kind == _WINDOWS:
+        rule, amount, cuts, shared = inside
+        return Windows(rule, amount, tuple(_python(row) for row in cuts), shared)
+    if kind == _SPECTRUM:
+        return SpectrumConfig(**inside)
+    raise ValueError(f"parameters of an unknown kind {kind!r}")

@@ -53,7 +53,7 @@ class Attention(nn.Module):
     """Multi-head softmax attention: softmax(Q Kᵀ / √d') V for each head."""
 
     def __init__(self, d_model: int, n_heads: int, dropout: float) -> None:
-        """One linear map to queries, keys and values together."""
+        """One linear map to queries, keys and values together; ``dropout`` of the weights."""
         super().__init__()
         self.n_heads, self.dropout = n_heads, dropout
         self.to_qkv = nn.Linear(d_model, 3 * d_model)
@@ -73,11 +73,18 @@ class Attention(nn.Module):
 class Block(nn.Module):
     """x + Attention(norm x), then x + MLP(norm x)."""
 
-    def __init__(self, d_model: int, n_heads: int, d_feedforward: int, dropout: float) -> None:
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int,
+        d_feedforward: int,
+        dropout: float,
+        attention_dropout: float,
+    ) -> None:
         """Norms come before what they feed, which trains without warm-up tricks."""
         super().__init__()
         self.norm_attention = nn.LayerNorm(d_model)
-        self.attention = Attention(d_model, n_heads, dropout)
+        self.attention = Attention(d_model, n_heads, attention_dropout)
         self.norm_mlp = nn.LayerNorm(d_model)
         self.mlp = nn.Sequential(
             nn.Linear(d_model, d_feedforward),

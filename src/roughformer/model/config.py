@@ -18,6 +18,9 @@ class RFormerConfig(OutputConfig):
     n_layers: int = Field(1, ge=0, description="Attention blocks.")
     d_feedforward: int | None = Field(None, ge=1, description="Hidden width; None: 2 d_model.")
     dropout: float = Field(0.1, ge=0, lt=1)
+    attention_dropout: float | None = Field(
+        None, ge=0, lt=1, description="Of the weights of attention; None: as dropout."
+    )
     input_dropout: float = Field(0.0, ge=0, lt=1, description="On standardised features.")
     wide: int = Field(
         0,
@@ -33,8 +36,8 @@ class RFormerConfig(OutputConfig):
         0.8, ge=0, le=1, description="Weight of their mean beside the answer of attention."
     )
     wide_dropout: float = Field(0.5, ge=0, lt=1, description="Inside these networks.")
-    scaling: Literal["standard", "rank"] = Field(
-        "standard", description="Of the features: mean and deviation, or ranks."
+    scaling: Literal["standard", "rank", "none"] = Field(
+        "standard", description="Of the features: mean and deviation, or ranks, or none."
     )
     pooling: Literal["mean", "attention", "last"] = Field(
         "mean", description="How windows become one vector; a causal model has no pooling."

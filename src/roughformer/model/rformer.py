@@ -29,8 +29,10 @@ class RFormer(nn.Module):
         self.embed = nn.Linear(config.n_features, width)
         self.time = TimeEncoding(width, config.n_time_waves)
         hidden = config.d_feedforward or 2 * width
+        drop = config.dropout
+        of_weights = drop if config.attention_dropout is None else config.attention_dropout
         self.blocks = nn.ModuleList(
-            Block(width, config.n_heads, hidden, config.dropout) for _ in range(config.n_layers)
+            Block(width, config.n_heads, hidden, drop, of_weights) for _ in range(config.n_layers)
         )
         self.pool = None if config.causal else Pooling(width, config.pooling)
         self.standardize_static = Standardize(config.n_static, config.clip)

@@ -11,9 +11,10 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-__all__ = ["RankScale", "Scale", "Standardize", "scale_of"]
+__all__ = ["RankScale", "Scale", "Standardize", "Unscaled", "scale_of"]
 
 _KNOTS = 65
+_BLOCK = 1 << 14  # tokens whose sums are taken together
 
 
 class Scale(nn.Module):
@@ -47,13 +48,15 @@ class Standardize(Scale):
         rows = _rows(x, mask)
         if len(rows) == 0:
             return
-        wide = rows.double()
-        known = ~wide.isnan()
-        count = known.sum(dim=0).clamp(min=1)
-        mean = wide.nan_to_num(0.0).sum(dim=0) / count
-        gap = (wide - mean).nan_to_num(0.0)
-        deviation = (gap.square().sum(dim=0) / count).sqrt()
-        still = deviation <= 1e-7 * wide.nan_to_num(0.0).abs().amax(dim=0)
+        # Block by block: a copy of all tokens in float64 may be larger than all else together.
+        blocks = torch.split(rows, _BLOCK)
+        known = [(~b.isnan()).sum(dim=0) for b in blocks]
+        count = torch.stack(known).sum(dim=0).clamp(min=1)
+        mean = torch.stack([b.double().nan_to_num(0.0).sum(dim=0) for b in blocks]).sum(0) / count
+        squares = [(b.double() - mean).nan_to_num(0.0).square().sum(dim=0) for b in blocks]
+        deviation = (torch.stack(squares).sum(dim=0) / count).sqrt()
+        largest = torch.stack([b.nan_to_num(0.0).abs().amax(dim=0) for b in blocks]).amax(dim=0)
+        still = deviation <= 1e-7 * largest
         self.mean.copy_(mean)
         self.scale.copy_(torch.where(still, torch.ones_like(deviation), deviation))
 
@@ -119,6 +122,22 @@ class RankScale(Scale):
         return found.nan_to_num(0.0).T.reshape(x.shape)
 
 
+class Unscaled(Scale):
+    """x -> x; what is not known is 0. To see what scaling is worth."""
+
+    def __init__(self, n_features: int) -> None:
+        """Nothing is learned."""
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(n_features))
+
+    def fit(self, x: Tensor, mask: Tensor | None = None) -> None:
+        """Takes no statistics."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., d) -> (..., d)."""
+        return x.nan_to_num(0.0)
+
+
 def _root(value: Tensor, score: Tensor) -> Tensor:
     """Where the score is 0: scores increase from below to above it."""
     right = int(torch.searchsorted(score, torch.zeros((), dtype=score.dtype)))
@@ -131,6 +150,8 @@ def _rows(x: Tensor, mask: Tensor | None) -> Tensor:
     return x.reshape(math.prod(x.shape[:-1]), x.shape[-1]) if mask is None else x[mask]
 
 
-def scale_of(kind: Literal["standard", "rank"], n_features: int, clip: float) -> Scale:
+def scale_of(kind: Literal["standard", "rank", "none"], n_features: int, clip: float) -> Scale:
     """The scaling of that name."""
+    if kind == "none":
+        return Unscaled(n_features)
     return RankScale(n_features) if kind == "rank" else Standardize(n_features, clip)

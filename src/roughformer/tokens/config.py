@@ -1,5 +1,6 @@
 """What tokens are made of, as plain data: it goes into config.json, TOML files and reports."""
 
+from numbers import Real
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
@@ -20,8 +21,8 @@ def plain_windows(windows: Any) -> Any:
     A count is a number, ``{"duration": 60.0}`` and ``{"points": 100}`` say what they are, a tuple
     is shared cut times.
     """
-    if windows is None or isinstance(windows, dict):
-        return windows
+    if isinstance(windows, dict):
+        windows = _of_dict(windows)
     rule = Windows.of(windows)
     if rule.rule == "count":
         return int(rule.amount)
@@ -33,6 +34,24 @@ def plain_windows(windows: Any) -> Any:
             "duration or points, or one row of cut times as numbers shared by all series"
         )
     return tuple(float(t) for t in rule.cuts[0])
+
+
+def _of_dict(windows: dict[Any, Any]) -> Windows:
+    makers = {"duration": Windows.by_duration, "points": Windows.by_points}
+    if len(windows) != 1 or next(iter(windows)) not in makers:
+        raise InputError(
+            "windows as a dict have one entry, {'duration': d} or {'points': n}, got "
+            f"{windows!r}"
+        )
+    ((kind, amount),) = windows.items()
+    return makers[kind](amount)
+
+
+def _as_lags(lags: Any) -> Any:
+    """One number is one lag; arrays of numpy are tuples."""
+    if isinstance(lags, Real) and lags is not True and lags is not False:
+        return (float(lags),)
+    return tuple(lags.tolist()) if isinstance(lags, np.ndarray) and lags.ndim == 1 else lags
 
 
 class SpectrumConfig(BaseModel):
@@ -86,7 +105,9 @@ class TokenConfig(BaseModel):
         description="Time as a channel: in one unit for all series (kept with the model), as a "
         "fraction of each series' own span, or not at all.",
     )
-    lags: tuple[float, ...] = Field((), description="Delays, in units of time, of lag channels.")
+    lags: Annotated[tuple[float, ...], BeforeValidator(_as_lags)] = Field(
+        (), description="Delays, in units of time, of lag channels; one number is one."
+    )
     counts: bool = Field(False, description="Numbers of observations as channels.")
     basepoint: bool = Field(False, description="Windows start at the origin: levels are kept.")
     clock: int = Field(0, ge=0, description="Harmonic clocks of each local window.")
@@ -123,10 +144,5 @@ class TokenConfig(BaseModel):
         if isinstance(self.windows, int):
             return Windows.by_count(self.windows)
         if isinstance(self.windows, dict):
-            ((kind, amount),) = self.windows.items()
-            return (
-                Windows.by_duration(amount)
-                if kind == "duration"
-                else Windows.by_points(int(amount))
-            )
+            return _of_dict(dict(self.windows))
         return Windows.explicit(self.windows)

@@ -234,6 +234,8 @@ def _close_epoch(
         # A validation part of one class has no AUROC: then the loss decides.
         name = "loss" if math.isnan(scores[data.metric]) else data.metric
         record["metric"], record["valid_metric"] = name, scores[name]
+        # Those that there are: the record goes into JSON, which has no NaN.
+        record["valid_scores"] = {k: v for k, v in scores.items() if not math.isnan(v)}
         best = better(name, scores[name], state.best_metric)
         if best:
             state.best_metric = scores[name]

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from roughformer.checks import real_number
 from roughformer.errors import InputError
 
 __all__ = ["fold_validation", "split_validation"]
@@ -26,19 +27,21 @@ def split_validation(
     as come nearest to the fraction. ``classes (n,)``: each class gives its share, and a class with
     one series stays in training. The same arguments give the same split.
     """
-    if not 0 <= fraction < 1:
+    share = real_number(fraction, "the validation fraction", "a number in [0, 1)")
+    if not 0 <= share < 1:
         raise InputError(f"the validation fraction must be in [0, 1), got {fraction!r}")
     everything = np.arange(n)
-    if fraction == 0 or n < 2:
+    named = None if groups is None else _checked_groups(groups, n)
+    if share == 0 or n < 2:
         return everything, everything[:0]
     rng = np.random.default_rng([seed, 0x5EED])
-    if groups is not None:
-        held = _groups(np.asarray(groups), n, fraction, rng)
+    if named is not None:
+        held = _groups(named, n, share, rng)
     elif classes is not None:
-        held = _by_class(np.asarray(classes), fraction, rng)
+        held = _by_class(np.asarray(classes), share, rng)
     else:
         held = np.zeros(n, dtype=bool)
-        held[rng.permutation(n)[: _share(n, fraction)]] = True
+        held[rng.permutation(n)[: _share(n, share)]] = True
     return everything[~held], everything[held]
 
 
@@ -58,10 +61,11 @@ def fold_validation(
 
     everything = np.arange(n)
     if groups is not None:
-        kinds = len(np.unique(np.asarray(groups)))
-        if len(groups) != n or kinds < folds:
+        named = _checked_groups(groups, n)
+        kinds = len(np.unique(named))
+        if kinds < folds:
             raise InputError(f"{folds} members need as many groups, got {kinds} of {n} series")
-        splits = GroupKFold(folds, shuffle=True, random_state=seed).split(everything, None, groups)
+        splits = GroupKFold(folds, shuffle=True, random_state=seed).split(everything, None, named)
     elif n < folds:
         raise InputError(f"{folds} members need at least as many series, got {n}")
     elif classes is not None and np.bincount(classes).min() >= folds:
@@ -76,11 +80,29 @@ def _share(n: int, fraction: float) -> int:
     return min(max(round(n * fraction), 1), n - 1)
 
 
+def _checked_groups(groups: Any, n: int) -> npt.NDArray[Any]:
+    """Groups ``(n,)`` that can be told apart, or ``InputError``."""
+    named = np.asarray(groups)
+    if named.ndim != 1 or len(named) != n:
+        got = len(named) if named.ndim == 1 else f"shape {named.shape}"
+        raise InputError(f"groups must name the group of each of {n} series, got {got}")
+    # A series without a group could be on both sides. Only NaN differs from itself.
+    unknown = [i for i, name in enumerate(named.tolist()) if name is None or name != name]
+    if unknown:
+        raise InputError(
+            f"series {unknown[0]} has no group ({named[unknown[0]]}); give each series a group, "
+            "such as a name of its own"
+        )
+    try:
+        np.unique(named)
+    except TypeError:
+        raise InputError("groups must be of one kind, all text or all numbers") from None
+    return named
+
+
 def _groups(
     groups: npt.NDArray[Any], n: int, fraction: float, rng: np.random.Generator
 ) -> npt.NDArray[np.bool_]:
-    if len(groups) != n:
-        raise InputError(f"groups must name the group of each of {n} series, got {len(groups)}")
     names, member = np.unique(groups, return_inverse=True)
     if len(names) < 2:
         raise InputError(

@@ -1,0 +1,73 @@
+"""Write docs/reproduced.md and its pictures from results/reproduce/*.json: nothing is typed.
+
+python docs/_reproduced.py
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from roughformer.reproduce import NAMES, experiment_of
+from roughformer.reproduce.page import cell_text
+
+HERE = Path(__file__).resolve().parent
+RESULTS = HERE.parent / "results" / "reproduce"
+IMAGES = HERE / "images" / "reproduce"
+
+
+def rows_of(name: str) -> list[dict[str, Any]]:
+    """Finished rows of an experiment, none if it has not been run."""
+    path = RESULTS / f"{name}.json"
+    found = json.loads(path.read_text())["rows"] if path.exists() else []
+    return [row for row in found if "failed" not in row]
+
+
+def where(rows: list[dict[str, Any]]) -> str:
+    """The machine, the days, the commits and the work."""
+    e = rows[-1]["environment"]
+    dates = sorted({row["environment"]["date"] for row in rows})
+    commits = sorted({str(row["environment"]["commit"]) for row in rows})
+    threads = sorted({row["environment"]["threads"] for row in rows})
+    return (
+        f"*{len(rows)} runs, {sum(row['seconds'] for row in rows) / 3600:.1f} hours of work, "
+        f"{' and '.join(dates)}; {e['machine']}, {e['cores']} cores, "
+        f"{' or '.join(map(str, threads))} threads a run; torch {e['torch']}; commits "
+        f"{', '.join(commits)}.*\n"
+    )
+
+
+def part(name: str) -> str:
+    """The section of one experiment."""
+    experiment, rows = experiment_of(name), rows_of(name)
+    text = f"## {experiment.title}\n\n`roughformer reproduce {name} --preset full`. "
+    text += f"{experiment.about}\n\n"
+    if not rows:
+        return text + "Not run yet.\n"
+    page = experiment.show(rows, True)
+    for table in page.tables:
+        if not table.rows:
+            continue
+        lines = [f"| {' | '.join(table.columns)} |", f"|{'---|' * len(table.columns)}"]
+        lines += [f"| {' | '.join(cell_text(cell) for cell in row)} |" for row in table.rows]
+        text += f"**{table.title}**\n\n" + "\n".join(lines) + "\n\n"
+        text += f"{table.note}\n\n" if table.note else ""
+    for file, caption, figure in page.figures:
+        IMAGES.mkdir(parents=True, exist_ok=True)
+        figure.savefig(IMAGES / f"{file}.png", dpi=130)
+        text += f"![{caption}](images/reproduce/{file}.png)\n\n*{caption}*\n\n"
+    text += "".join(f"- {note}\n" for note in page.notes)
+    return f"{text}\n{where(rows)}"
+
+
+def main() -> None:
+    """Write the page."""
+    page = (
+        "# The paper, measured\n\nEvery experiment of the paper as a command, and what it gave "
+        "here. Written by `docs/_reproduced.py` from `results/reproduce/`.\n\n"
+    )
+    page += "\n".join(part(name) for name in NAMES)
+    (HERE / "reproduced.md").write_text(page.rstrip() + "\n")
+
+
+if __name__ == "__main__":
+    main()

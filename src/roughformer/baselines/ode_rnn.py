@@ -1,0 +1,130 @@
+"""ODE-RNN (Rubanova, Chen, Duvenaud, NeurIPS 2019): a state that lives between samples too.
+
+Between samples  dh/dt = f(h), f an MLP with tanh; at a sample  h = GRUCell(x, h), x its values
+(the mean where missing) and which of them were observed. A sample without any observation leaves
+the state as it is. Gaps differ between the series of a batch, so all are solved over s in [0, 1]:
+dh/ds = gap f(h).
+"""
+
+from typing import Any, Literal, Self
+
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor, nn
+
+from roughformer.baselines.gru_states import OWN_SOLVERS, gru_states, runge_kutta
+from roughformer.baselines.recurrent import Recurrent, RecurrentConfig
+from roughformer.io._extras import optional
+
+__all__ = ["ODERNN", "ODERNNConfig"]
+
+
+class ODERNNConfig(RecurrentConfig):
+    """Shape of an ODE-RNN. Its tokens are values, flags and the gap: 2 C + 1 features."""
+
+    n_layers: int = Field(1, ge=1, description="Hidden layers of f.")
+    d_hidden: int | None = Field(None, ge=1, description="Their width; None: d_model.")
+    solver: Literal["euler", "midpoint", "rk4", "bosh3", "dopri5", "dopri8"] = Field(
+        "euler",
+        description="The first three have fixed steps and are our own, unless adjoint; the others "
+        "are torchdiffeq's, whose steps adapt to the batch as a whole.",
+    )
+    substeps: int = Field(1, ge=1, description="Equal steps between two samples, if fixed.")
+    adjoint: bool = Field(
+        False, description="Gradients by the adjoint equation, which stores no steps (torchdiffeq)."
+    )
+    rtol: float = Field(1e-3, gt=0, description="Relative tolerance of adaptive solvers.")
+    atol: float = Field(1e-4, gt=0, description="Absolute tolerance of adaptive solvers.")
+
+    @model_validator(mode="after")
+    def _model_fits(self) -> Self:
+        if self.n_features < 3 or self.n_features % 2 == 0:
+            raise ValueError(
+                "an ODE-RNN takes the tokens of SampleEncoder without ages: values, flags and the "
+                f"gap, which are an odd number of features, got {self.n_features}"
+            )
+        if self.substeps > 1 and self.solver not in OWN_SOLVERS:
+            raise ValueError(
+                f"solver={self.solver!r} chooses its own steps; leave substeps out, or take a "
+                f"solver with fixed steps: {', '.join(OWN_SOLVERS)}"
+            )
+        return self
+
+    @property
+    def n_channels(self) -> int:
+        """Channels of the series."""
+        return self.n_features // 2
+
+
+class ODERNN(Recurrent):
+    """A GRU whose state moves by a neural ODE from one sample to the next."""
+
+    config: ODERNNConfig
+
+    def __init__(self, config: ODERNNConfig) -> None:
+        """Weights are drawn from torch's current random state."""
+        super().__init__(config)
+        width, hidden = config.d_model, config.d_hidden or config.d_model
+        layers: list[nn.Module] = []
+        for i in range(config.n_layers):
+            layers += [nn.Linear(hidden if i else width, hidden), nn.Tanh()]
+        self.field = nn.Sequential(*layers, nn.Linear(hidden, width))
+        self.cell = nn.GRUCell(2 * config.n_channels, width)
+
+    def states(
+        self, features: Tensor, tokens: Tensor, times: Tensor, mask: Tensor | None
+    ) -> Tensor:
+        """(B, L, F), (B, L) -> (B, L, d). The time before the first sample does not count."""
+        c = self.config.n_channels
+        gap = times.diff(dim=1, prepend=times[:, :1])
+        # A flag that is NaN, hidden for an explanation, stands for the mean as any feature does.
+        hold = (tokens[..., c : 2 * c] < 0.5).all(dim=-1)
+        if mask is not None:
+            # A padded sample changes nothing: the state stands still from the last real one on.
+            gap, hold = gap.where(mask, torch.zeros_like(gap)), hold | ~mask
+        # Time first: (L, B, ...).
+        x = features[..., : 2 * c].transpose(0, 1)
+        gap, hold = gap.transpose(0, 1), hold.transpose(0, 1)
+        dtype = self.cell.weight_hh.dtype
+        if self.config.solver in OWN_SOLVERS and not self.config.adjoint:
+            cell = self.cell
+            found = gru_states(
+                x,
+                (cell.weight_ih, cell.weight_hh, cell.bias_ih, cell.bias_hh),
+                hold=hold,
+                gap=gap.to(dtype),
+                field=tuple(self.field.parameters()),
+                method=runge_kutta(self.config.solver, self.config.substeps),
+            )
+        else:
+            with torch.autocast(x.device.type, enabled=False):
+                found = self._solved(x.to(dtype), gap.to(dtype), hold)
+        return found.transpose(0, 1)
+
+    def _solved(self, x: Tensor, gap: Tensor, hold: Tensor) -> Tensor:
+        """``x (L, B, 2C)``, ``gap (L, B)``, ``hold (L, B)`` -> states (L, B, d), by torchdiffeq."""
+        config = self.config
+        package = optional("torchdiffeq", "baselines")
+        options: dict[str, Any] = {"method": config.solver, "rtol": config.rtol}
+        options["atol"] = config.atol
+        if config.solver in OWN_SOLVERS:
+            options["options"] = {"step_size": 1 / config.substeps}
+        solve = package.odeint
+        if config.adjoint:
+            solve = package.odeint_adjoint
+            options["adjoint_params"] = tuple(self.field.parameters())
+        span = x.new_tensor([0.0, 1.0])
+        h = x.new_zeros(x.shape[1], config.d_model)
+        moves = (gap != 0).any(dim=1).tolist()
+        states = []
+        rows = zip(x.unbind(0), gap.unsqueeze(-1).unbind(0), hold.unbind(0), moves, strict=True)
+        for x_t, gap_t, hold_t, moves_t in rows:
+            if moves_t:
+                h = solve(self._speed(gap_t), h, span, **options)[-1]
+            h = torch.where(hold_t.unsqueeze(-1), h, self.cell(x_t, h))
+            states.append(h)
+        return torch.stack(states)
+
+    def _speed(self, gap: Tensor) -> Any:
+        """dh/ds of one gap ``(B, 1)``; the adjoint calls it long after the loop has gone on."""
+        return lambda s, h: gap * self.field(h)

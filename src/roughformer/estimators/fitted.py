@@ -1,0 +1,120 @@
+"""What a fitted estimator does whatever its task: run, explain, save, load."""
+
+import os
+from typing import Any, Literal, Self
+
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from roughformer.errors import CheckpointError, InputError
+from roughformer.estimators.inputs import as_series
+from roughformer.estimators.presets import preset
+from roughformer.estimators.stored import from_plain, to_plain
+from roughformer.explain import Explanation, explain
+from roughformer.predictor import Predictor
+from roughformer.series import SeriesBatch
+from roughformer.threads import using_threads
+
+__all__ = ["FittedEstimator"]
+
+
+class FittedEstimator(BaseEstimator):  # type: ignore[misc]
+    """An estimator around a ``predictor_``, which fitting or loading gives it."""
+
+    _task: Literal["classification", "regression"]
+    predictor_: Predictor
+    history_: list[dict[str, Any]]  # one record an epoch; empty when loaded
+
+    @classmethod
+    def from_preset(cls, name: str, **changes: Any) -> Self:
+        """``"default"``, or ``"paper"``: the paper's own choices, for its sine task (classifier)
+        or for heart rate (regressor).
+
+        The paper's: 75 windows, rate 1e-3, time as the only lift; depth 2 and both views for
+        sines, depth 4 and the local view for heart rate.
+        """
+        return cls(**(preset(name, cls._task) | changes))
+
+    def _readable(self, output: Tensor) -> Any:
+        """Outputs of the model as its user reads them."""
+        raise NotImplementedError
+
+    def __sklearn_tags__(self) -> Any:
+        """What scikit-learn may expect: missing values, and arrays ``(B, L)`` and ``(B, C, L)``."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.two_d_array = True
+        tags.input_tags.three_d_array = True
+        return tags
+
+    def _series(self, x: Any, times: Any, lengths: Any) -> SeriesBatch:
+        check_is_fitted(self, "predictor_")
+        return as_series(x, times, lengths)
+
+    def _run(self, what: str, x: Any, times: Any, lengths: Any) -> Any:
+        batch = self._series(x, times, lengths)
+        with using_threads(self.n_jobs):
+            return getattr(self.predictor_, what)(batch)
+
+    def predict_windows(self, X: Any, times: Any = None, lengths: Any = None) -> Any:
+        """A causal model's prediction at the end of each window: a list with, for each series,
+        (times of the window ends ``(L,)``, predictions ``(L, ...)``).
+        """
+        batch = self._series(X, times, lengths)
+        if not self.predictor_.outputs.causal:
+            raise InputError("only a causal model predicts at every window: fit with causal=True")
+        with using_threads(self.n_jobs):
+            output, _ = self.predictor_.raw(batch)
+        readable = self._readable(output)
+        ends = [edges[1:] for edges in self.predictor_.window_edges(batch)]
+        return [(end, readable[b, : len(end)]) for b, end in enumerate(ends)]
+
+    def explain(
+        self,
+        X: Any,
+        times: Any = None,
+        lengths: Any = None,
+        *,
+        n_words: int | None = 20,
+        target: Any = None,
+    ) -> list[Explanation]:
+        """Which windows, channels and words drove each prediction; see ``roughformer.explain``.
+
+        ``target``: the class to explain (None: the predicted one), or the number of a target of a
+        regression with several. ``n_words``: how many words are told, None: all.
+        """
+        batch = self._series(X, times, lengths)
+        with using_threads(self.n_jobs):
+            return explain(self.predictor_, batch, n_words=n_words, target=target)
+
+    def save(self, directory: str | os.PathLike[str]) -> None:
+        """A directory with the trained model; ``load`` reads it, no pickle is involved."""
+        check_is_fitted(self, "predictor_")
+        self.predictor_.facts["parameters"] = to_plain(self.get_params())
+        self.predictor_.save(directory)
+
+    @classmethod
+    def load(cls, directory: str | os.PathLike[str], device: str = "cpu") -> Self:
+        """A fitted estimator from a directory that ``save`` or a training run wrote."""
+        predictor = Predictor.load(directory, device)
+        if predictor.facts.get("task") != cls._task:
+            raise InputError(
+                f"{os.fspath(directory)} holds a model for {predictor.facts.get('task')}, "
+                f"not for {cls._task}"
+            )
+        try:
+            given = from_plain(predictor.facts.get("parameters", {}), cls().get_params())
+        except (AttributeError, TypeError, ValueError) as error:
+            raise CheckpointError(
+                f"{os.fspath(directory)} holds parameters that this version of roughformer cannot "
+                f"read: {error}"
+            ) from error
+        estimator = cls(**given)
+        estimator._adopt(predictor)
+        return estimator
+
+    def _adopt(self, predictor: Predictor) -> None:
+        self.predictor_ = predictor
+        self.n_features_in_ = len(predictor.encoder.channels)
+        self.history_ = []

@@ -1,0 +1,31 @@
+"""A hash that tells whether a training may go on where another one stopped."""
+
+import hashlib
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from roughformer.series import SeriesBatch
+
+__all__ = ["training_key"]
+
+
+def training_key(*parts: Any) -> str:
+    """A hash of data (series, tensors) and configuration (models of pydantic, texts): a training
+    resumes only with the same ones.
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        if isinstance(part, SeriesBatch):
+            for array in (part.times, part.values, part.offsets, part.static):
+                if array is not None:
+                    digest.update(np.ascontiguousarray(array).view(np.uint8).data)
+        elif isinstance(part, str):
+            digest.update(part.encode())
+        elif isinstance(part, Tensor):
+            digest.update(part.contiguous().numpy().tobytes())
+        else:
+            # How often the state is saved changes nothing in it.
+            digest.update(part.model_dump_json(exclude={"save_seconds"}).encode())
+    return digest.hexdigest()

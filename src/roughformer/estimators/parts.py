@@ -1,0 +1,60 @@
+"""Which series are trained on and which are held out."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from roughformer.checks import whole_number
+from roughformer.errors import InputError
+from roughformer.estimators.inputs import as_series
+from roughformer.series import SeriesBatch
+from roughformer.train import split_validation
+from roughformer.train.split import fold_validation
+
+__all__ = ["Part", "held_series", "parts_of"]
+
+Part = tuple[SeriesBatch, Tensor]  # series and their targets
+
+
+def held_series(validation_data: Any, members: Any) -> tuple[SeriesBatch, Any]:
+    """The series of ``validation_data`` and their targets as given."""
+    if not isinstance(validation_data, tuple | list) or not 2 <= len(validation_data) <= 3:
+        raise InputError("validation_data must be (X, y), (X, y, times) or None")
+    if members != 1:
+        raise InputError("members hold out a part each: leave validation_data out")
+    held_x, held_y, *rest = validation_data
+    held = as_series(held_x, *rest)
+    held_y = held.labels if held_y is None else held_y
+    if held_y is None:
+        raise InputError("validation_data needs targets: (X, y), or series with labels")
+    return held, held_y
+
+
+def parts_of(
+    batch: SeriesBatch,
+    target: Tensor,
+    *,
+    members: Any,
+    fraction: Any,
+    seed: int,
+    classes: npt.NDArray[Any] | None,
+    groups: Any,
+) -> tuple[list[tuple[Part, Part]], npt.NDArray[np.int64]]:
+    """Training and validation part of each member, and the numbers of all series held out by one.
+
+    One member holds out ``fraction`` of the series, several hold out a fold each.
+    """
+    count = whole_number(members, "members", 1)
+    if count > 1:
+        splits = fold_validation(len(batch), count, seed, classes=classes, groups=groups)
+    else:
+        splits = [split_validation(len(batch), fraction, seed, classes=classes, groups=groups)]
+
+    def part(which: npt.NDArray[np.int64]) -> Part:
+        return batch[which], target[torch.from_numpy(which)]
+
+    held = np.concatenate([outside for _, outside in splits])
+    return [(part(inside), part(outside)) for inside, outside in splits], held

@@ -1,0 +1,220 @@
+"""ROCKET features and ridge: the cheap yardstick that a user would try first today.
+
+Random convolutions of aeon (MiniRocket: Dempster, Schmidt, Webb 2021; MultiRocket: Tan et al. 2022)
+need equally spaced samples: each series is resampled by its linear path.
+"""
+
+from typing import Any, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.linear_model import RidgeClassifierCV, RidgeCV
+from sklearn.metrics import accuracy_score, r2_score
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from roughformer.checks import whole_number
+from roughformer.errors import InputError
+from roughformer.estimators.inputs import as_series
+from roughformer.path import values_at
+from roughformer.series import SeriesBatch
+
+__all__ = ["RocketClassifier", "RocketRegressor"]
+
+_SHORTEST = 9  # the convolutions have nine weights
+_AT_ONCE = 256  # series resampled or transformed together
+_PENALTIES = np.logspace(-3, 3, 10)
+
+
+class _Rocket(BaseEstimator):  # type: ignore[misc]
+    """What both share: series -> even grid -> convolutions."""
+
+    ridge_: Pipeline
+
+    def __init__(
+        self,
+        *,
+        kernels: Literal["mini", "multi"] = "mini",
+        n_kernels: int = 10_000,
+        n_points: int | Literal["median"] = "median",
+        n_jobs: int = 1,
+        random_state: Any = None,
+    ) -> None:
+        """Keep the parameters as given, as scikit-learn wants it; see the class."""
+        self.kernels = kernels
+        self.n_kernels = n_kernels
+        self.n_points = n_points
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Any:
+        """What scikit-learn may expect: missing values, and arrays ``(B, L)`` and ``(B, C, L)``."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.two_d_array = True
+        tags.input_tags.three_d_array = True
+        return tags
+
+    def _fit_features(self, batch: SeriesBatch) -> npt.NDArray[np.float32]:
+        """Choose grid and convolutions by the training part -> its features ``(B, F)``."""
+        if len(batch) == 0:
+            raise InputError("there is nothing to learn from: no series were given")
+        wish = self.n_points
+        usual = max(_SHORTEST, int(np.median(batch.lengths)))
+        self.n_points_ = usual if wish == "median" else whole_number(wish, "n_points", _SHORTEST)
+        self.n_features_in_ = batch.n_channels
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        self.transform_ = _transform(self.kernels, self.n_kernels, self.n_jobs, seed)
+        x = self._on_grid(batch)
+        before = np.random.get_state()  # noqa: NPY002  # aeon seeds the global one
+        try:
+            self.transform_.fit(x)
+        finally:
+            np.random.set_state(before)  # noqa: NPY002
+        return self._convolved(x)
+
+    def _features(self, x: Any, times: Any, lengths: Any) -> npt.NDArray[np.float32]:
+        check_is_fitted(self, "ridge_")
+        batch = as_series(x, times, lengths)
+        if batch.n_channels != self.n_features_in_:
+            raise InputError(
+                f"expected series of {self.n_features_in_} channels as in training, got "
+                f"{batch.n_channels}"
+            )
+        return self._convolved(self._on_grid(batch))
+
+    def _on_grid(self, batch: SeriesBatch) -> npt.NDArray[np.float32]:
+        """``(B, C, n_points_)``: each series at even times over its own span."""
+        start, end = batch.span
+        since = np.linspace(0, 1, self.n_points_) * (end - start)[:, None]
+        out = np.empty((len(batch), batch.n_channels, self.n_points_), np.float32)
+        for i in range(0, len(batch), _AT_ONCE):
+            part = slice(i, i + _AT_ONCE)
+            out[part] = values_at(batch[part], since[part]).transpose(0, 2, 1)
+        return out
+
+    def _convolved(self, x: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        parts = [
+            np.asarray(self.transform_.transform(x[i : i + _AT_ONCE]), np.float32)
+            for i in range(0, len(x), _AT_ONCE)
+        ]
+        if not parts:
+            return np.zeros((0, self.ridge_[0].n_features_in_), np.float32)
+        return np.concatenate(parts)
+
+
+class RocketClassifier(ClassifierMixin, _Rocket):  # type: ignore[misc]
+    """Classes of series by ROCKET features and a ridge classifier; ``pip install
+    'roughformer[aeon]'``.
+
+    kernels
+        ``"mini"`` (MiniRocket) or ``"multi"`` (MultiRocket: differences and more statistics; aeon
+        compiles it for about a minute in each process).
+    n_kernels
+        About how many convolutions; MultiRocket makes 8 features of each.
+    n_points
+        Length of the even grid that each series is resampled to over its own span; ``"median"``:
+        of the training lengths, at least 9.
+    n_jobs, random_state
+        Threads of the convolutions; the same whole number gives the same model.
+
+    The penalty is chosen by leave-one-out on the training part. After ``fit``: ``classes_``.
+    """
+
+    def fit(self, X: Any, y: Any = None, *, times: Any = None, lengths: Any = None) -> Self:
+        """Learn from series ``X`` (anything ``SeriesBatch.of`` takes) and labels ``y (B,)``, by
+        default those of the series.
+        """
+        batch = as_series(X, times, lengths)
+        labels = _targets(y, batch)
+        if labels.ndim != 1:
+            raise InputError(f"labels must have shape ({len(batch)},), got {labels.shape}")
+        if len(np.unique(labels)) < 2:
+            raise InputError("a classifier needs at least two classes, got labels of one class")
+        ridge = RidgeClassifierCV(alphas=_PENALTIES)
+        self.ridge_ = make_pipeline(StandardScaler(), ridge).fit(self._fit_features(batch), labels)
+        self.classes_ = self.ridge_.classes_
+        return self
+
+    def decision_function(
+        self, X: Any, times: Any = None, lengths: Any = None
+    ) -> npt.NDArray[np.float64]:
+        """Scores ``(B, K)``, or ``(B,)`` for the second of two classes; no probabilities."""
+        return np.asarray(self.ridge_.decision_function(self._features(X, times, lengths)))
+
+    def predict(self, X: Any, times: Any = None, lengths: Any = None) -> npt.NDArray[Any]:
+        """Labels ``(B,)``."""
+        features = self._features(X, times, lengths)
+        return np.asarray(self.ridge_.predict(features)) if len(features) else self.classes_[:0]
+
+    def score(self, X: Any, y: Any, times: Any = None, lengths: Any = None) -> float:
+        """The share of right labels."""
+        return float(accuracy_score(y, self.predict(X, times, lengths)))
+
+
+class RocketRegressor(RegressorMixin, _Rocket):  # type: ignore[misc]
+    """Numbers from series by ROCKET features and ridge regression; parameters as in
+    ``RocketClassifier``. Targets may be ``(B,)`` or ``(B, m)``.
+    """
+
+    def __sklearn_tags__(self) -> Any:
+        """Targets may be ``(B, m)``."""
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+    def fit(self, X: Any, y: Any = None, *, times: Any = None, lengths: Any = None) -> Self:
+        """Learn from series ``X`` (anything ``SeriesBatch.of`` takes) and ``y (B,)`` or ``(B, m)``,
+        by default the labels of the series.
+        """
+        batch = as_series(X, times, lengths)
+        numbers = _targets(y, batch).astype(np.float64)
+        if not np.isfinite(numbers).all():
+            raise InputError(
+                "targets must be finite: ridge regression has no use for a series without one; "
+                "leave these series out"
+            )
+        ridge = RidgeCV(alphas=_PENALTIES)
+        self.ridge_ = make_pipeline(StandardScaler(), ridge).fit(self._fit_features(batch), numbers)
+        self._shape = numbers.shape[1:]
+        return self
+
+    def predict(self, X: Any, times: Any = None, lengths: Any = None) -> npt.NDArray[np.float64]:
+        """Numbers ``(B,)`` or ``(B, m)``."""
+        features = self._features(X, times, lengths)
+        if len(features) == 0:
+            return np.zeros((0, *self._shape))
+        return np.asarray(self.ridge_.predict(features), dtype=np.float64)
+
+    def score(self, X: Any, y: Any, times: Any = None, lengths: Any = None) -> float:
+        """R²."""
+        return float(r2_score(y, self.predict(X, times, lengths)))
+
+
+def _targets(y: Any, batch: SeriesBatch) -> npt.NDArray[Any]:
+    given = batch.labels if y is None else y
+    if given is None:
+        raise InputError("the target y is None; give y, or series with labels")
+    array = np.asarray(given)
+    if array.ndim == 0 or len(array) != len(batch):
+        raise InputError(f"expected a target for each of {len(batch)} series, got {array.shape}")
+    return array
+
+
+def _transform(kernels: str, n_kernels: int, n_jobs: int, seed: int) -> Any:
+    """aeon's transformation, not fitted."""
+    if kernels not in ("mini", "multi"):
+        raise InputError(f"kernels must be 'mini' or 'multi', got {kernels!r}")
+    count = whole_number(n_kernels, "n_kernels", 84)
+    try:
+        from aeon.transformations.collection.convolution_based import MiniRocket, MultiRocket
+    except ImportError as error:
+        raise InputError(
+            f"ROCKET features need the package aeon, which cannot be imported ({error}); install "
+            "it with: pip install 'roughformer[aeon]'"
+        ) from error
+    kind = MiniRocket if kernels == "mini" else MultiRocket
+    return kind(n_kernels=count, n_jobs=n_jobs, random_state=seed)

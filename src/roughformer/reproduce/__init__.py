@@ -1,0 +1,18 @@
+"""The paper, measured: each of its experiments as a command that anyone can run."""
+
+from roughformer.reproduce.catalogue import NAMES, experiment_of
+from roughformer.reproduce.experiment import Experiment, Wishes, key_of
+from roughformer.reproduce.page import write_page
+from roughformer.reproduce.results import Results
+from roughformer.reproduce.runner import run_jobs
+
+__all__ = [
+    "NAMES",
+    "Experiment",
+    "Results",
+    "Wishes",
+    "experiment_of",
+    "key_of",
+    "run_jobs",
+    "write_page",
+]

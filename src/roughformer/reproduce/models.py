@@ -1,0 +1,77 @@
+"""The models of the comparisons: a title and a recipe for each, the same loop for all."""
+
+from pathlib import Path
+from typing import Any
+
+from roughformer.estimators import (
+    RFormerClassifier,
+    RFormerRegressor,
+    RocketClassifier,
+    RocketRegressor,
+)
+
+__all__ = ["TITLES", "count_parameters", "fitted", "history_of"]
+
+TITLES = {
+    "rformer": "RFormer",
+    "rformer-paper": "RFormer, the paper's choices",
+    "transformer": "Transformer",
+    "gru": "GRU",
+    "ode-rnn": "ODE-RNN",
+    "neural-cde": "Neural CDE",
+    "neural-rde": "Neural RDE",
+    "state-space": "State space (S5)",
+    "rocket": "ROCKET features + ridge",
+}
+# What a model needs beside the options that all share.
+_RECIPES: dict[str, dict[str, Any]] = {"state-space": {"n_layers": 4}}
+Options = dict[str, Any]
+Estimator = RFormerClassifier | RFormerRegressor | RocketClassifier | RocketRegressor
+
+
+def fitted(
+    task: str,
+    model: str,
+    parts: dict[str, Any],
+    options: Options,
+    seed: int,
+    where: Path,
+) -> Estimator:
+    """An estimator of the model, trained on ``parts["train"]``, chosen on the validation part.
+
+    A training that was killed goes on from the state in ``where``. ROCKET has no epochs: it is
+    fitted once, to series that have lost their points once.
+    """
+    if model == "rocket":
+        kind = RocketClassifier if task == "classification" else RocketRegressor
+        train, drop = parts["train"], options.get("drop", 0.0)
+        thin = train.drop_points(drop, seed=seed) if drop else train
+        return kind(random_state=seed).fit(thin, train.labels)
+    cls = RFormerClassifier if task == "classification" else RFormerRegressor
+    running: Options = {
+        "random_state": seed, "run_dir": where / "run", "resume": True, "verbose": 1,
+    }  # fmt: skip
+    preset = "paper" if model == "rformer-paper" else "default"
+    name = "rformer" if model.startswith("rformer") else model
+    recipe = {"model": name} | _RECIPES.get(model, {})
+    estimator = cls.from_preset(preset, **(recipe | options | running))
+    held = parts["validation"]
+    return estimator.fit(parts["train"], parts["train"].labels, validation_data=(held, held.labels))
+
+
+def history_of(estimator: Estimator) -> list[dict[str, float]]:
+    """One short record an epoch: seconds so far, training loss and validation scores."""
+    spent, found = 0.0, []
+    for record in getattr(estimator, "history_", []):
+        spent += record["seconds"]
+        scores = record.get("valid_scores", {})
+        kept = {k: scores[k] for k in ("accuracy", "log_loss", "rmse", "loss") if k in scores}
+        found.append({"seconds": spent, "train_loss": record["train_loss"], **kept})
+    return found
+
+
+def count_parameters(estimator: Estimator) -> int | None:
+    """Trained numbers of the model; None for ROCKET's ridge."""
+    if isinstance(estimator, RocketClassifier | RocketRegressor):
+        return None
+    return sum(p.numel() for p in estimator.predictor_.model.parameters() if p.requires_grad)

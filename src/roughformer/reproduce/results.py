@@ -1,0 +1,98 @@
+"""``results.json``: every number with its job, machine, time and memory; whole at every moment."""
+
+import json
+import os
+import platform
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+from roughformer.atomic import write_file
+from roughformer.errors import InputError
+from roughformer.reproduce.experiment import Job, Row, key_of
+
+__all__ = ["Results", "environment", "finite"]
+
+
+def environment() -> dict[str, Any]:
+    """Where and with what a number was measured."""
+    import torch
+
+    from roughformer import __version__
+
+    return {
+        "date": time.strftime("%Y-%m-%d"),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "roughformer": __version__,
+        "commit": _commit(),
+        "machine": _processor(),
+        "cores": len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count(),
+        "threads": torch.get_num_threads(),
+    }
+
+
+def _commit() -> str | None:
+    """The commit of the source, if it is a checkout."""
+    here = Path(__file__).resolve().parent
+    try:
+        done = subprocess.run(
+            ["git", "rev-parse", "--short", "HEAD"], cwd=here, capture_output=True, text=True
+        )
+    except OSError:
+        return None
+    return done.stdout.strip() or None
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(x.split(":", 1)[1].strip() for x in lines if x.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+def finite(data: Any) -> Any:
+    """JSON that every reader takes: NaN and infinity become None."""
+    if isinstance(data, dict):
+        return {str(k): finite(v) for k, v in data.items()}
+    if isinstance(data, list | tuple):
+        return [finite(v) for v in data]
+    if isinstance(data, float) and data - data != 0:
+        return None
+    return data
+
+
+class Results:
+    """Rows of one experiment, in a file that is written after each."""
+
+    def __init__(self, path: Path, experiment: str, *, again: bool = False) -> None:
+        """Take up what is there, unless ``again``."""
+        self.path, self.experiment = path, experiment
+        self.rows: list[Row] = []
+        if not path.exists() or again:
+            return
+        try:
+            found = json.loads(path.read_text())
+            owner, self.rows = found["experiment"], found["rows"]
+        except (ValueError, KeyError, TypeError):
+            raise InputError(
+                f"{path} holds no results of an experiment; choose another place"
+            ) from None
+        if owner != experiment:
+            raise InputError(f"{path} holds results of {owner!r}, not of {experiment!r}")
+
+    def get(self, job: Job) -> Row | None:
+        """The finished row of a job."""
+        key = key_of(job)
+        return next((r for r in self.rows if r["key"] == key and "failed" not in r), None)
+
+    def add(self, row: Row) -> None:
+        """Keep a row in place of an older one of the same job, and write all."""
+        self.rows = [r for r in self.rows if r["key"] != row["key"]] + [row]
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        text = json.dumps(finite({"experiment": self.experiment, "rows": self.rows}), indent=1)
+        write_file(self.path, (text + "\n").encode())

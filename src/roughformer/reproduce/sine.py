@@ -1,0 +1,164 @@
+"""Figure 1: accuracy per epoch on the sine task, full and with half the points dropped.
+
+Paper: RFormer learns faster than the Transformer and keeps working when half of the points go; GRU
+and ODE-RNN fail, Neural CDE and Neural RDE stand in between. Its figure has no numbers.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from roughformer.reproduce.experiment import (
+    Experiment,
+    Job,
+    Page,
+    Row,
+    Table,
+    Wishes,
+    spread,
+)
+from roughformer.reproduce.models import TITLES, count_parameters, fitted, history_of
+from roughformer.reproduce.tasks import sine_parts
+
+__all__ = ["EXPERIMENT"]
+
+_SIZES = {
+    "tiny": {"n_samples": 60, "n_classes": 3, "length": 60, "n_test": 30},
+    "quick": {"n_samples": 400, "n_classes": 10, "length": 500, "n_test": 200},
+    "full": {"n_samples": 1000, "n_classes": 100, "length": 2000, "n_test": 1000},
+}
+_SEEDS = {"tiny": 1, "quick": 1, "full": 3}
+_SECONDS = {"tiny": 5.0, "quick": 20.0, "full": 1800.0}
+_EPOCHS = {"tiny": 2, "quick": 20, "full": 60}
+_DROPS = (0.0, 0.5)
+_YARDSTICKS = ("chance", "1-NN", "periodogram")
+
+
+def _jobs(wishes: Wishes) -> list[Job]:
+    preset = wishes.preset
+    models = wishes.models or (*_YARDSTICKS, *TITLES)
+    jobs = []
+    for model in models:
+        once = model in _YARDSTICKS  # nothing is drawn
+        for drop in _DROPS:
+            for seed in range(1 if once else wishes.seeds or _SEEDS[preset]):
+                job: Job = {"model": model, "drop": drop, "seed": seed, "size": _SIZES[preset]}
+                if not once:
+                    job["epochs"] = _EPOCHS[preset]
+                    job["max_seconds"] = wishes.seconds or _SECONDS[preset]
+                jobs.append(job)
+    return jobs
+
+
+def _run(job: Job, where: Path) -> Row:
+    parts = sine_parts(job["size"])
+    if job["model"] in _YARDSTICKS:
+        return {"accuracy": _without_learning(job["model"], parts, job["drop"])}
+    options = {
+        "epochs": job["epochs"], "max_seconds": job["max_seconds"], "drop": job["drop"],
+        "patience": None, "calibrate": False,
+    }  # fmt: skip
+    model = fitted("classification", job["model"], parts, options, job["seed"], where)
+    test = parts["test"]
+    if job["drop"]:
+        test = test.drop_points(job["drop"], seed=1000 + job["seed"])
+    return {
+        "accuracy": float(model.score(test, test.labels)),
+        "history": history_of(model),
+        "parameters": count_parameters(model),
+    }
+
+
+def _without_learning(name: str, parts: dict[str, Any], drop: float) -> float:
+    import numpy as np
+
+    train, test = parts["train"], parts["test"]
+    if name == "chance":
+        return 1.0 / len(np.unique(train.labels))
+    from roughformer import yardsticks
+
+    if drop:
+        train, test = train.drop_points(drop, seed=999), test.drop_points(drop, seed=1000)
+    classes, first = np.unique(train.labels, return_index=True)
+    if name == "periodogram":
+        omega = np.asarray(train.static)[first, 0]  # the frequencies that the classes mean
+        found = classes[yardsticks.periodogram(test, omega)]
+    else:
+        points = int(np.median(train.lengths))
+        known, asked = (yardsticks.raw_features(part, points) for part in (train, test))
+        found = yardsticks.nearest_neighbour(known, train.labels, asked)
+    return float((found == np.asarray(test.labels)).mean())
+
+
+def _show(rows: list[Row], figures: bool) -> Page:
+    names = {**{n: n for n in _YARDSTICKS}, **TITLES}
+    cells = []
+    for model, title in names.items():
+        own = [r for r in rows if r["job"]["model"] == model]
+        if not own:
+            continue
+        parts = [[r for r in own if r["job"]["drop"] == drop] for drop in _DROPS]
+        scores = [spread([r["accuracy"] for r in part], 3) for part in parts]
+        trained = [r for r in own if r.get("history")]
+        epochs = [len(r["history"]) for r in trained]
+        pace = [r["history"][-1]["seconds"] / len(r["history"]) for r in trained]
+        cells.append(
+            [
+                title, *scores, max(len(part) for part in parts),
+                f"{min(epochs)}-{max(epochs)}" if epochs else None,
+                sum(pace) / len(pace) if pace else None,
+                trained[0]["parameters"] if trained else None,
+            ]
+        )  # fmt: skip
+    columns = [
+        "model", "accuracy, full", "50 % dropped", "seeds", "epochs", "s / epoch", "parameters",
+    ]  # fmt: skip
+    sizes = {str(r["job"]["size"]) for r in rows}
+    note = (
+        "Test accuracy of the epoch with the best validation; with dropping, training and test "
+        "series lose half of their points, drawn anew in each epoch. The paper shows curves only."
+    )
+    return Page(
+        tables=[Table("Sine: which frequency?", columns, cells, note)],
+        figures=[_figure(rows)] if figures and any(r.get("history") for r in rows) else [],
+        notes=[f"Sizes: {', '.join(sorted(sizes))}."],
+    )
+
+
+def _figure(rows: list[Row]) -> tuple[str, str, Any]:
+    from roughformer.reproduce.drawing import curves
+
+    figure, panels = curves(2, "epoch", "validation accuracy")
+    for axes, drop, title in zip(panels, _DROPS, ("full series", "50 % dropped"), strict=True):
+        axes.set_title(title)
+        for number, (model, name) in enumerate(TITLES.items()):
+            own = [
+                r["history"]
+                for r in rows
+                if r["job"]["model"] == model and r["job"]["drop"] == drop and r.get("history")
+            ]
+            if own:
+                length = min(map(len, own))
+                mean = [sum(h[e]["accuracy"] for h in own) / len(own) for e in range(length)]
+                axes.plot(
+                    range(1, length + 1), mean, color=f"C{number}", label=name,
+                    marker="o" if length < 4 else None, markersize=4,
+                )  # fmt: skip
+        axes.set_ylim(0, 1.02)
+    panels[-1].legend(fontsize=8)
+    caption = "Accuracy per epoch on held-out series, mean over seeds (the paper's Figure 1)"
+    return "sine_epochs", caption, figure
+
+
+EXPERIMENT = Experiment(
+    name="sine",
+    title="The sine task: which frequency has a noisy sine?",
+    about=(
+        "Figure 1 of the paper. 100 classes, 1000 training series (a fifth of them validates), "
+        "2000 points each (full preset). Every model has the same loop and batch size; slow ones "
+        "end with their budget of time, their schedule compressed to it."
+    ),
+    jobs=_jobs,
+    run=_run,
+    show=_show,
+    models=(*_YARDSTICKS, *TITLES),
+)

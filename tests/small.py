@@ -1,0 +1,36 @@
+"""Small series that several test files share."""
+
+import numpy as np
+
+import roughformer as rf
+
+TINY = {
+    "windows": 4, "depth": 2, "clock": 0, "spectrum": None, "d_model": 8, "n_heads": 2,
+    "epochs": 2, "random_state": 0, "n_jobs": 1,
+}  # fmt: skip
+
+
+def walks(n=24, channels=2, length=16, seed=0):
+    return np.random.default_rng(seed).normal(size=(n, channels, length)).cumsum(axis=2)
+
+
+def ragged(n=24, seed=0):
+    """A list of (L_i, 2) with gaps, and times of their own."""
+    rng = np.random.default_rng(seed)
+    series, times = [], []
+    for length in rng.integers(3, 20, n):
+        values = rng.normal(size=(length, 2)).cumsum(axis=0)
+        values[1:-1][rng.random((length - 2, 2)) < 0.3] = np.nan
+        series.append(values)
+        times.append(1.7e9 + np.cumsum(rng.uniform(0.1, 2.0, length)))
+    return series, times
+
+
+def ragged_batch(n=5, channels=2, seed=0, missing=0.0):
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(20, 40, n)
+    times = [np.cumsum(rng.uniform(0.5, 1.5, m)) for m in lengths]
+    values = [rng.standard_normal((m, channels)).cumsum(axis=0) for m in lengths]
+    for v in values:
+        v[rng.random(v.shape) < missing] = np.nan
+    return rf.SeriesBatch.from_arrays(values, times)

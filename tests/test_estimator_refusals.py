@@ -1,0 +1,153 @@
+"""What cannot be meant is refused in words, and what can hardly be meant is warned of."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+import roughformer as rf
+from roughformer.errors import InputError
+from roughformer.estimators import RFormerClassifier, RFormerRegressor
+from small import TINY, walks
+
+Y = np.arange(24.0)
+TWO = np.stack([Y, -Y], axis=1)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"lags": "a"}, "lags: Input should be a valid tuple, got 'a'"),
+        ({"lags": None}, "lags: "),
+        ({"lags": -1.0}, "lags are positive"),
+        ({"views": None}, "views: "),
+        ({"static": "age"}, "static: "),
+        ({"quantiles": 1}, "quantiles must be levels such as"),
+        ({"quantiles": (0.9, 0.1)}, "quantiles must increase"),
+        ({"validation": "a"}, "validation fraction must be a number"),
+        ({"validation": None}, "validation fraction must be a number"),
+        ({"windows": {"duration": 2, "points": 3}}, "windows as a dict have one entry"),
+        ({"windows": {}}, "windows as a dict have one entry"),
+        ({"windows": {"days": 3}}, "windows as a dict have one entry"),
+        ({"windows": {"points": 2.5}}, "whole number >= 1, got 2.5"),
+        ({"windows": {"duration": -1}}, "must be positive, got -1"),
+        ({"windows": None}, "got None$"),
+        ({"model_options": "x"}, "model_options must be a dict of name -> value, got 'x'"),
+        ({"model_options": {"steps": 3}}, "model 'rformer' has no option 'steps'; it has d_model"),
+        ({"model_options": {"n_features": 3}}, "has no option 'n_features'"),
+        ({"model_options": {"clip": -3}}, "clip: .*greater than 0, got -3"),
+        ({"model": "transformer", "model_options": {1: 3}}, "'transformer' has no option 1"),
+        ({"run_dir": 3}, "run_dir must be the path of a directory, got 3"),
+    ],
+)
+def test_options(options, words):
+    with pytest.raises(InputError, match=words):
+        RFormerRegressor(**(TINY | options)).fit(walks(), Y)
+
+
+def test_one_number_is_one_lag():
+    one, many = (RFormerRegressor(**TINY, lags=lags).fit(walks(), Y) for lags in (2.0, (2.0,)))
+    assert one.predictor_.encoder == many.predictor_.encoder
+    np.testing.assert_array_equal(one.predict(walks()), many.predict(walks()))
+
+
+def test_options_of_the_model_reach_it():
+    model = RFormerRegressor(**TINY, model_options={"clip": 3.0}).fit(walks(), Y)
+    assert model.predictor_.model.config.clip == 3.0
+
+
+@pytest.mark.parametrize("members", [1, 2])
+@pytest.mark.parametrize(
+    ("groups", "words"),
+    [
+        ([None, *["a"] * 12, *["b"] * 11], r"series 0 has no group \(None\)"),
+        ([1.0, np.nan, *range(22)], r"series 1 has no group \(nan\)"),
+        (np.array([*["a"] * 12, *[1] * 12], dtype=object), "of one kind"),
+        (np.zeros((24, 2)), r"got shape \(24, 2\)"),
+        (3, r"got shape \(\)"),
+    ],
+    ids=["None", "NaN", "mixed", "two axes", "no axis"],
+)
+def test_groups(groups, words, members):
+    with pytest.raises(InputError, match=words):
+        RFormerRegressor(**TINY, members=members).fit(walks(), Y, groups=groups)
+
+
+@pytest.mark.parametrize(
+    ("model", "y", "held", "words"),
+    [
+        (RFormerRegressor(**TINY), TWO, Y, r"must be 2 for each series, .* got shape \(24,\)"),
+        (RFormerRegressor(**TINY), Y, TWO, "must be 1 for each series"),
+        (RFormerRegressor(**TINY), Y, np.zeros((24, 4, 1)), "need causal=True"),
+        (RFormerRegressor(**TINY, rate_like=True), Y + 1, -Y, "rate-like targets must be positive"),
+        (RFormerClassifier(**TINY), Y % 2, np.zeros((24, 4)), "needs causal=True"),
+        (RFormerClassifier(**TINY), Y % 2, 3, "24 validation series but labels of shape"),
+        (RFormerClassifier(**TINY), Y % 2, Y * np.nan, "series 0 has no label"),
+        (
+            RFormerRegressor(**TINY, causal=True),
+            np.zeros((24, 4, 1)),
+            np.zeros((24, 3, 1)),
+            "targets for 3 windows, but the series with most windows has 4",
+        ),
+    ],
+)
+def test_validation_targets_that_do_not_fit_those_of_training(model, y, held, words):
+    with pytest.raises(InputError, match=words):
+        model.fit(walks(), y, validation_data=(walks(), held))
+
+
+def test_validation_targets_may_come_as_a_column_and_with_gaps():
+    held = Y[:, None].copy()
+    held[3] = np.nan
+    one = RFormerRegressor(**TINY).fit(walks(), Y, validation_data=(walks(), held))
+    other = RFormerRegressor(**TINY).fit(walks(), Y, validation_data=(walks(), held[:, 0]))
+    np.testing.assert_array_equal(one.predict(walks()), other.predict(walks()))
+
+
+def test_scores_of_targets_that_do_not_fit():
+    number = RFormerRegressor(**TINY).fit(walks(), Y)
+    numbers = RFormerRegressor(**TINY).fit(walks(), TWO)
+    classes = RFormerClassifier(**TINY).fit(walks(), Y % 2)
+    half = np.stack([Y, Y * np.nan], axis=1)
+    for model, y, words in (
+        (number, np.zeros((24, 4, 1)), r"of shape \(24, 1\), got \(24, 4, 1\)"),
+        (number, TWO, r"of shape \(24, 1\), got \(24, 2\)"),
+        (numbers, Y, r"of shape \(24, 2\), got \(24, 1\)"),
+        (number, Y * np.nan, "target 0 is not known for any series"),
+        (numbers, half, "target 1 is not known for any series"),
+        (classes, np.zeros((24, 4)), r"one label for each of 24 series, got shape \(24, 4\)"),
+        (classes, np.zeros(20), r"one label for each of 24 series, got shape \(20,\)"),
+        (classes, np.where(Y == 5, np.nan, 1.0), "series 5 has no label"),
+    ):
+        with pytest.raises(InputError, match=words):
+            model.score(walks(), y)
+
+
+@pytest.mark.parametrize(
+    ("n", "labels", "words"),
+    [
+        (24, ["calm"] * 24, "all labels are 'calm': the model will always answer that"),
+        (1, [1], "there is one series only"),
+    ],
+)
+def test_one_class_or_one_series_is_warned_of_once(n, labels, words):
+    with pytest.warns(UserWarning, match=words) as caught:
+        RFormerClassifier(**TINY).fit(walks(n), labels)
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+
+
+def test_one_series_is_warned_of_in_a_regression_too_and_more_are_not():
+    with pytest.warns(UserWarning, match="one series only"):
+        RFormerRegressor(**TINY).fit(walks(1), [1.0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        RFormerRegressor(**TINY).fit(walks(), np.zeros(24))
+        RFormerClassifier(**TINY).fit(walks(), Y % 2)
+
+
+@pytest.mark.parametrize("windows", [{"duration": 2.5}, {"points": 4}])
+def test_windows_as_a_dict_are_those_of_the_rule(windows):
+    ((kind, amount),) = windows.items()
+    rule = rf.Windows.by_duration(amount) if kind == "duration" else rf.Windows.by_points(amount)
+    assert rf.TokenConfig(windows=windows) == rf.TokenConfig(windows=rule)

@@ -1,0 +1,91 @@
+"""What is held out, and what it decides."""
+
+import numpy as np
+import pytest
+
+import roughformer as rf
+from roughformer.errors import InputError
+from roughformer.estimators import RFormerClassifier, RFormerRegressor
+from roughformer.io import make_sine
+from small import TINY, walks
+
+
+@pytest.mark.parametrize("kind", [RFormerClassifier, RFormerRegressor])
+@pytest.mark.parametrize("seed", range(2))
+def test_no_group_is_on_both_sides(kind, seed):
+    groups = np.array([f"patient {i}" for i in np.arange(24) // 3])
+    options = TINY | {"epochs": 1, "random_state": seed, "validation": 0.3}
+    model = kind(**options).fit(walks(), np.arange(24) % 2, groups=groups)
+    held = model.validation_index_
+    inside = np.setdiff1d(np.arange(24), held)
+    assert 0 < len(held) < 24
+    assert not set(groups[held]) & set(groups[inside])
+    assert model.predictor_.facts["trained_on"] == len(inside)
+
+
+def test_groups_that_are_none():
+    for groups, words in ((np.zeros(24), "one group only"), (np.zeros(3), "each of 24 series")):
+        with pytest.raises(InputError, match=words):
+            RFormerRegressor(**TINY).fit(walks(), np.arange(24), groups=groups)
+
+
+def test_validation_data_keeps_all_series_for_training():
+    held = (walks(8, seed=5), np.arange(8.0), np.arange(16.0))
+    model = RFormerRegressor(**TINY).fit(walks(), np.arange(24), validation_data=held)
+    assert model.predictor_.facts["trained_on"] == 24
+    assert len(model.validation_index_) == 0
+    best = min(record["valid_metric"] for record in model.history_)
+    error = model.predict(held[0], held[2]) - held[1]
+    assert np.sqrt((error**2).mean()) == pytest.approx(best, rel=1e-5)
+    for wrong in (walks(8), (walks(8),), "all"):
+        with pytest.raises(InputError, match="validation_data must be"):
+            RFormerRegressor(**TINY).fit(walks(), np.arange(24), validation_data=wrong)
+
+
+@pytest.mark.parametrize("kind", [RFormerClassifier, RFormerRegressor])
+def test_without_validation_everything_is_trained_on(kind):
+    model = kind(**TINY, validation=0.0).fit(walks(), np.arange(24) % 2)
+    assert model.predictor_.facts["trained_on"] == 24
+    assert model.predictor_.calibration == 1.0
+    one = kind(**TINY).fit(walks(1), [1])
+    assert one.predict(walks(1)).shape == (1,)
+
+
+def test_a_validation_part_of_one_class_is_judged_by_its_loss(tmp_path):
+    batch = make_sine(12, n_classes=2, length=20)
+    zero = batch[np.flatnonzero(batch.labels == 0)]
+    options = {"windows": 4, "epochs": 2, "d_model": 8, "n_heads": 2, "metric": "auroc"}
+    model = RFormerClassifier(**options, run_dir=tmp_path)
+    model.fit(batch, validation_data=(zero, zero.labels))
+    assert [r["metric"] for r in model.history_] == ["loss", "loss"]
+
+
+def test_members_share_encoder_and_target_scale_and_have_feature_scales_of_their_own():
+    y = np.arange(24.0) ** 2
+    model = RFormerRegressor(**TINY, members=3).fit(walks(), y)
+    predictor = model.predictor_
+    assert predictor.targets.mean == (pytest.approx(y.mean()),)
+    assert predictor.targets.scale == (pytest.approx(y.std()),)
+    # Every series is held out by one member.
+    assert sorted(model.validation_index_) == list(range(24))
+    tokens = predictor.encoder.encode(rf.SeriesBatch.of(walks()))["tokens"]
+    first = np.setdiff1d(np.arange(24), model.validation_index_[:8])
+    inside = predictor.model.members[0].standardize.mean
+    assert np.allclose(inside, tokens[first].mean(dim=(0, 1)), atol=1e-5)
+    assert not np.allclose(inside, tokens.mean(dim=(0, 1)), atol=1e-5)
+
+
+def test_balanced_weights_are_those_of_each_members_own_part(monkeypatch):
+    y = (np.arange(24) % 5 == 0).astype(int)
+    seen = []
+    plain = RFormerClassifier._calibrate
+
+    def watched(self, *arguments):
+        seen.append(self._weight.numpy())
+        return plain(self, *arguments)
+
+    monkeypatch.setattr(RFormerClassifier, "_calibrate", watched)
+    model = RFormerClassifier(**TINY, members=3, class_weight="balanced").fit(walks(), y)
+    for held, weight in zip(np.split(model.validation_index_, 3), seen, strict=True):
+        counts = np.bincount(np.delete(y, held))
+        np.testing.assert_allclose(weight, counts.sum() / (2 * counts), rtol=1e-6)
