@@ -23,7 +23,7 @@ TEMPO: dict[str, Any] = {
 }  # fmt: skip
 DENSE: dict[str, Any] = {
     "drop": (0.0, 0.5), "draws": 3, "epochs": 30, "batch_size": 64, "dropout": 0.1,
-    "views": ("local",), "d_model": 128,
+    "views": ("local",), "d_model": 128, "basepoint": False,
 }  # fmt: skip
 RECIPES = {"patient": ("default", TEMPO), "random": ("default", DENSE)}
 LEVELS = (0.0, 0.5)
