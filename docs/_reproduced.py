@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from roughformer.reproduce import NAMES, experiment_of
+from roughformer.reproduce import NAMES, Selection, Wishes, experiment_of, selected
 from roughformer.reproduce.page import cell_text
 
 HERE = Path(__file__).resolve().parent
@@ -15,11 +15,11 @@ RESULTS = HERE.parent / "results" / "reproduce"
 IMAGES = HERE / "images" / "reproduce"
 
 
-def rows_of(name: str) -> list[dict[str, Any]]:
-    """Finished rows of an experiment, none if it has not been run."""
+def chosen_rows(name: str) -> Selection:
+    """The rows of the preset ``full``, one budget of time a line; none if it was not run."""
     path = RESULTS / f"{name}.json"
     found = json.loads(path.read_text())["rows"] if path.exists() else []
-    return [row for row in found if "failed" not in row]
+    return selected(experiment_of(name), Wishes("full"), found)
 
 
 def where(rows: list[dict[str, Any]]) -> str:
@@ -38,11 +38,13 @@ def where(rows: list[dict[str, Any]]) -> str:
 
 def part(name: str) -> str:
     """The section of one experiment."""
-    experiment, rows = experiment_of(name), rows_of(name)
+    experiment, chosen = experiment_of(name), chosen_rows(name)
+    rows = chosen.rows
     text = f"## {experiment.title}\n\n`roughformer reproduce {name} --preset full`. "
     text += f"{experiment.about}\n\n"
     if not rows:
-        return text + "Not run yet.\n"
+        notes = "".join(f"\n- {note}" for note in chosen.notes)
+        return f"{text}Not run yet.\n" + (f"{notes}\n" if notes else "")
     page = experiment.show(rows, True)
     for table in page.tables:
         if not table.rows:
@@ -55,7 +57,8 @@ def part(name: str) -> str:
         IMAGES.mkdir(parents=True, exist_ok=True)
         figure.savefig(IMAGES / f"{file}.png", dpi=130)
         text += f"![{caption}](images/reproduce/{file}.png)\n\n*{caption}*\n\n"
-    text += "".join(f"- {note}\n" for note in page.notes)
+    notes = [*page.notes, *chosen.notes, *(f"not run: {words}" for words in chosen.missing)]
+    text += "".join(f"- {note}\n" for note in notes)
     return f"{text}\n{where(rows)}"
 
 

@@ -33,11 +33,13 @@ def spread(values: list[float], digits: int) -> str:
 
 
 def where(found: dict[str, Any]) -> str:
-    """The machine and the day."""
-    e = found["environment"]
+    """The machine, the days and the commits."""
+    every = [row["environment"] for row in found["rows"]]
+    e = every[-1]
+    dates, commits = (sorted({x[k] for x in every}) for k in ("date", "commit"))
     return (
-        f"*Measured {e['date']} on {e['cores']} cores ({e['machine']}), Python {e['python']}, "
-        f"torch {e['torch']}, commit {e['commit']} or shortly before.*\n"
+        f"*Measured {' and '.join(dates)} on {e['cores']} cores ({e['machine']}), Python "
+        f"{e['python']}, torch {e['torch']}, commits {', '.join(commits)}.*\n"
     )
 
 
@@ -131,35 +133,6 @@ def physionet(found: dict[str, Any]) -> str:
     )
 
 
-def training(found: dict[str, Any]) -> str:
-    """Seconds and memory beside a vanilla Transformer."""
-    cells = []
-    rows = found["rows"]
-    for ours, theirs in zip(rows[::2], rows[1::2], strict=True):
-        ratio = theirs["seconds_per_epoch"] / ours["seconds_per_epoch"]
-        memory = theirs["peak_mb"] / max(ours["peak_mb"], 1)
-        cells.append(
-            [
-                ours["task"],
-                f"{100 * ours['drop']:.0f} %",
-                f"{ours['seconds_per_epoch']:.2f}",
-                f"{theirs['seconds_per_epoch']:.1f}",
-                f"{ratio:.0f}×",
-                f"{ours['peak_mb']:.0f}",
-                f"{theirs['peak_mb']:.0f} ({memory:.1f}×)",
-                f"{100 * ours['encode_share']:.1f} %",
-            ]
-        )
-    head = [
-        "task", "dropped", "RFormer s/epoch", "Transformer s/epoch", "ratio", "RFormer MB",
-        "Transformer MB", "of RFormer's epoch in tokens",
-    ]  # fmt: skip
-    return (
-        "## Training beside a vanilla Transformer\n\n`python benchmarks/training.py`. Same width, "
-        f"blocks, heads, batch size and loop.\n\n{table(head, cells)}\n{where(found)}"
-    )
-
-
 def small_sets(found: dict[str, Any]) -> str:
     """Accuracy on the sets that ship with aeon."""
     rows = found["rows"]
@@ -183,7 +156,6 @@ PARTS = {
     "sine": sine,
     "heart_rate": heart_rate,
     "physionet2012": physionet,
-    "training": training,
     "aeon": small_sets,
 }
 

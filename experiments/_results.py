@@ -42,13 +42,11 @@ class Results:
         return next((r for r in self.rows if all(r.get(k) == v for k, v in key.items())), None)
 
     def add(self, row: dict[str, Any]) -> None:
-        """Keep a row, and write all of them."""
-        self.rows.append(row)
+        """Keep a row with where and when it was measured, and write all of them."""
+        self.rows.append(row | {"environment": environment()})
         self.path.parent.mkdir(parents=True, exist_ok=True)
         aside = self.path.with_suffix(".tmp")
-        aside.write_text(
-            json.dumps({"environment": environment(), "rows": self.rows}, indent=1) + "\n"
-        )
+        aside.write_text(json.dumps({"rows": self.rows}, indent=1) + "\n")
         os.replace(aside, self.path)
 
 

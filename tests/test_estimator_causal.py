@@ -54,7 +54,7 @@ def test_targets_of_each_window():
     each = RFormerRegressor(**options).fit(x, numbers).predict_windows(x)
     assert all(said.shape == (4, 2) for _, said in each)
     classes = np.where(np.arange(4) < 2, "calm", "storm") + np.zeros((40, 1), dtype="<U1")
-    options |= {"epochs": 20, "learning_rate": 0.02}
+    options |= {"epochs": 20, "learning_rate": 0.02, "basepoint": False}
     model = RFormerClassifier(**options).fit(x, classes)
     share = np.array([said[:, 1] for _, said in model.predict_windows(x)])
     assert (share[:, 0] < 0.5).mean() > 0.9
@@ -139,3 +139,37 @@ def test_series_of_one_point_have_one_automatic_window():
     x = walks(24, length=1)
     model = RFormerRegressor(**(TINY | {"windows": "auto", "causal": True})).fit(x, np.arange(24.0))
     assert [len(ends) for ends, _ in model.predict_windows(x)] == [1] * 24
+
+
+STEPS = {"causal": True, "warp": 0.3, "epochs": 1}
+
+
+@pytest.mark.parametrize(
+    ("windows", "words"),
+    [
+        (rf.Windows.by_duration(4.0), "windows by a duration"),
+        ([0.0, 4.0, 8.0, 15.0], "windows by cut times"),
+    ],
+)
+@pytest.mark.parametrize("kind", [RFormerClassifier, RFormerRegressor])
+def test_warped_series_would_leave_the_targets_of_their_windows(kind, windows, words):
+    rule = windows if isinstance(windows, rf.Windows) else rf.Windows.of(windows)
+    most = rule.place(rf.SeriesBatch.from_numpy3d(walks())).most
+    y = np.arange(24 * most).reshape(24, most) % 2
+    y = y if kind is RFormerClassifier else y[..., None]
+    options = TINY | STEPS | {"windows": windows}
+    with pytest.raises(InputError, match=words):
+        kind(**options).fit(walks(), y)
+    kind(**(options | {"warp": 0.0})).fit(walks(), y)
+    kind(**options).fit(walks(), np.arange(24) % 2)  # a target of a series goes along
+
+
+@pytest.mark.parametrize("windows", [4, rf.Windows.by_points(4)])
+def test_windows_by_count_and_by_points_hold_the_same_observations_when_warped(windows):
+    series = rf.SeriesBatch.from_numpy3d(walks())
+    slow = series.with_times(series.times * 1.3)
+    rule = rf.Windows.of(windows)
+    for b in range(3):
+        np.testing.assert_allclose(rule.place(slow).of(b), 1.3 * rule.place(series).of(b))
+    y = np.arange(96).reshape(24, 4) % 2
+    RFormerClassifier(**(TINY | STEPS | {"windows": windows})).fit(walks(), y)

@@ -10,18 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from roughformer.errors import InputError
+from roughformer.errors import InputError, MissingDataError
 from roughformer.reproduce import (
     NAMES,
     Experiment,
     Results,
+    Selection,
     Wishes,
     experiment_of,
     key_of,
     run_jobs,
     write_page,
 )
-from roughformer.reproduce.experiment import Page, Table, spread
+from roughformer.reproduce.experiment import Page, Table, mean_of, spread
 from roughformer.reproduce.tasks import heart_rate_parts, sine_parts
 
 
@@ -68,8 +69,80 @@ def test_a_finished_job_is_not_run_again(known, tmp_path):
     run_jobs(known, jobs, results, tmp_path / "work", in_process=True)
     assert ran(tmp_path) == ["0", "1", "2", "3"]
     assert [r["square"] for r in results.rows] == [0, 1, 4, 9]
-    run_jobs(known, jobs, Results(path, "counting", again=True), tmp_path / "w", in_process=True)
+    run_jobs(known, jobs, results, tmp_path / "work", in_process=True, again=True)
     assert len(ran(tmp_path)) == 8
+    assert len(results.rows) == 4
+
+
+def test_again_replaces_only_the_rows_of_the_jobs_asked_for(known, tmp_path):
+    path = tmp_path / "results.json"
+    jobs = known.jobs(Wishes())
+    run_jobs(known, jobs, Results(path, "counting"), tmp_path / "work", in_process=True)
+    before = {r["job"]["n"]: r for r in json.loads(path.read_text())["rows"]}
+
+    def stop(job, row, done, every):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_jobs(
+            known, jobs[2:], Results(path, "counting"), tmp_path / "work", in_process=True,
+            again=True, told=stop,
+        )  # fmt: skip
+    after = {r["job"]["n"]: r for r in json.loads(path.read_text())["rows"]}
+    assert after.keys() == before.keys()
+    assert [n for n in after if after[n] == before[n]] == [0, 1, 3]
+
+
+def test_again_begins_anew_and_forgets_what_jobs_shared(known, tmp_path):
+    from dataclasses import replace
+
+    shares = replace(known, shared=lambda job: f"of-{job['n'] % 2}")
+    work = tmp_path / "work"
+    for name in (key_of({"n": 0}), key_of({"n": 1}), "of-0", "of-1"):
+        (work / name).mkdir(parents=True)
+        (work / name / "old").touch()
+    results = Results(tmp_path / "results.json", "counting")
+    run_jobs(shares, [{"n": 0}], results, work, in_process=True, again=True)
+    assert sorted(p.name for p in work.iterdir()) == sorted([key_of({"n": 1}), "of-1", "lock"])
+
+
+def test_a_failed_row_does_not_replace_a_finished_one(tmp_path):
+    results = Results(tmp_path / "results.json", "one")
+    job = {"n": 1}
+    results.add({"key": key_of(job), "job": job, "failed": "no"})
+    results.add({"key": key_of(job), "job": job, "square": 1})
+    results.add({"key": key_of(job), "job": job, "failed": "no"})
+    assert results.get(job)["square"] == 1
+    assert len(results.rows) == 1
+
+
+def test_a_job_that_fails_in_this_process_does_not_stop_the_others(monkeypatch, tmp_path):
+    found = counting(tmp_path, fail=(1,))
+    monkeypatch.setattr("roughformer.reproduce.catalogue.experiment_of", lambda name: found)
+    results = Results(tmp_path / "results.json", "counting")
+    failed = run_jobs(found, found.jobs(Wishes()), results, tmp_path / "work", in_process=True)
+    assert [row["failed"] for row in failed] == ["RuntimeError: no luck"]
+    assert ran(tmp_path) == ["0", "1", "2", "3"]
+    assert len(results.rows) == 4
+
+
+def test_missing_data_are_told_once_before_the_first_job(known, tmp_path, monkeypatch):
+    from dataclasses import replace
+
+    monkeypatch.delenv("ROUGHFORMER_DATA", raising=False)
+    needs = replace(known, needs_data=lambda job: job["n"] == 3)
+    results = Results(tmp_path / "results.json", "counting")
+    run_jobs(needs, [{"n": 0}], results, tmp_path / "work", in_process=True)
+    with pytest.raises(MissingDataError, match=r"BIDMC .* was not found"):
+        run_jobs(needs, needs.jobs(Wishes()), results, tmp_path / "work", in_process=True)
+    assert ran(tmp_path) == ["0"]
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if n not in ("sine", "efficiency", "theory")])
+def test_jobs_of_real_data_are_those_without_made_up_series(name):
+    experiment = experiment_of(name)
+    assert not any(map(experiment.needs_data, experiment.jobs(Wishes("tiny"))))
+    assert any(map(experiment.needs_data, experiment.jobs(Wishes("full"))))
 
 
 def test_every_row_says_where_when_and_at_what_cost(known, tmp_path):
@@ -111,15 +184,24 @@ def test_a_job_that_fails_is_told_and_does_not_stop_the_others(tmp_path):
     good = {"model": "chance", "drop": 0.0, "seed": 0, "size": size}
     bad = good | {"model": "nonsense", "epochs": 1, "max_seconds": 1.0}
     results = Results(tmp_path / "results.json", "sine")
-    run_jobs(experiment, [bad, good], results, tmp_path / "work", threads=1)
+    for job in (bad, good):  # processes that were killed before had spent this
+        (tmp_path / "work" / key_of(job)).mkdir(parents=True)
+        noted = tmp_path / "work" / key_of(job) / "spent.json"
+        noted.write_text(json.dumps({"seconds": 1000.0, "peak_mb": 1e6}))
+    failed = run_jobs(experiment, [bad, good], results, tmp_path / "work", threads=1)
+    assert [row["job"] for row in failed] == [bad]
+    assert all(
+        (row["seconds"] > 1000, row["peak_mb"] == 1e6) == (True, True) for row in results.rows
+    )
     rows = {row["job"]["model"]: row for row in results.rows}
     assert "unknown model 'nonsense'" in rows["nonsense"]["failed"]
     assert rows["chance"]["accuracy"] == 0.5
     assert results.get(bad) is None  # it will be tried again
     assert not (tmp_path / "work" / key_of(good)).exists()
-    write_page(experiment, results.rows, tmp_path, "the command")
+    chosen = Selection([rows["chance"]], [rows["nonsense"]], 0, [])
+    write_page(experiment, chosen, tmp_path, "the command")
     page = (tmp_path / "report.html").read_text()
-    assert "not run: " in page
+    assert "not run: model nonsense" in page
     assert "the command" in page
 
 
@@ -179,6 +261,10 @@ def test_spread():
     assert spread([], 2) is None
     assert spread([1.0], 2) == "1.00"
     assert spread([1.0, 3.0], 2) == "2.00 ± 1.41"
+    assert spread([None, 1.0, None, 3.0], 2) == "2.00 ± 1.41"  # None: it was not finite
+    assert spread([None], 2) is None
+    assert mean_of([None, 1.0, 3.0]) == 2.0
+    assert mean_of([None]) is None
 
 
 def test_parts_of_the_sine_task_share_no_series():
@@ -195,3 +281,6 @@ def test_made_up_patients_are_apart_in_the_patient_protocol():
         owners = [set(part.static[:, 0]) for part in parts.values()]
         assert (not (owners[0] & owners[2])) is apart
         assert sum(len(part) for part in parts.values()) == 80
+        thin = heart_rate_parts(protocol, sizes, every=3)
+        for name, part in parts.items():
+            assert thin[name].labels.tolist() == part.labels[::3].tolist()

@@ -1,6 +1,7 @@
 """The search, the ablations and their page."""
 
 import json
+import math
 
 import pytest
 
@@ -83,6 +84,13 @@ def test_a_file_that_is_no_trial_is_refused(tmp_path):
     (tmp_path / "trial-0000.json").write_text("{}")
     with pytest.raises(InputError, match="not the file of a trial"):
         begin_trial(tmp_path, 2, GIVEN)
+
+
+def test_a_search_goes_on_after_trials_that_broke(tmp_path):
+    for number in range(12):
+        parameters = begin_trial(tmp_path, number, GIVEN)
+        end_trial(tmp_path, number, parameters, math.inf)
+    assert set(begin_trial(tmp_path, 12, GIVEN)) == set(SPACE)
 
 
 # Ablations
@@ -180,6 +188,44 @@ def test_the_page_has_what_was_chosen_and_the_ablations(rows, figures):
     ablations = [t for t in page.tables if "one option" in t.title]
     assert ablations[0].rows[0][0] == "as chosen"
     assert len(ablations[0].rows) == 4
+
+
+def test_trials_that_broke_are_the_worst_and_are_not_drawn(rows):
+    sine = [r for r in rows if r["job"]["part"] == "search" and r["job"]["task"] == "sine"]
+    good = sine[1]
+    broken = [r | {"loss": None, "score": None} for r in rows if r is not good]
+    page = EXPERIMENT.show([*broken, good], True)
+    assert page.tables[0].rows[0][6] == good["score"]
+    assert page.tables[1].rows[0][0] == good["job"]["trial"]
+    assert EXPERIMENT.show(broken, True).tables[0].rows[0][6] is None
+
+
+def test_an_epoch_without_a_finite_score_is_not_chosen(monkeypatch, tmp_path):
+    from roughformer.reproduce import hyperparameters
+
+    job = EXPERIMENT.jobs(Wishes("tiny"))[-1]
+    monkeypatch.setattr(hyperparameters, "fitted", lambda *given: None)
+    monkeypatch.setattr(hyperparameters, "count_parameters", lambda model: 0)
+    for history, loss in (([{}, {"rmse": 2.0}, {"rmse": 3.0}], 2.0), ([{}, {}], None)):
+        monkeypatch.setattr(hyperparameters, "history_of", lambda model, found=history: found)
+        assert EXPERIMENT.run(job, tmp_path)["loss"] == loss
+
+
+def test_trials_of_a_search_share_a_directory_that_ablations_do_not_know():
+    jobs = EXPERIMENT.jobs(Wishes("full"))
+    found = {(j["task"], j["tokens"], EXPERIMENT.shared(j)) for j in jobs if j["part"] == "search"}
+    assert len(found) == len({name for _, _, name in found}) == 4
+    assert {EXPERIMENT.shared(j) for j in jobs if j["part"] == "ablation"} == {None}
+
+
+def test_the_legend_shows_markers_as_they_are_drawn(rows):
+    pytest.importorskip("matplotlib")
+    figures = {name: figure for name, _, figure in EXPERIMENT.show(rows, True).figures}
+    for name, hollow in (("search_sine", True), ("search_heart_rate", False)):
+        (legend,) = figures[name].legends
+        assert {h.get_markerfacecolor() == "none" for h in legend.legend_handles} == {hollow}
+    (legend,) = figures["ablation_sine"].legends
+    assert [text.get_text() for text in legend.texts] == ["signatures alone"]
 
 
 def test_the_page_of_nothing_is_empty():

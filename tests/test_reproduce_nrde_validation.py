@@ -73,6 +73,15 @@ def test_the_best_is_the_highest_accuracy_and_the_lowest_error(rows):
     assert second.note.startswith("Best: step 4, depth 3; paper: step 2, depth 2.")
 
 
+def test_scores_that_are_not_finite_are_dashes(rows):
+    broken = [r | {"score": None if r["job"]["step"] == 4 else r["score"]} for r in rows]
+    page = EXPERIMENT.show(broken, True)
+    for table in page.tables:
+        assert [line[2] is None for line in table.rows] == [True, True, False, False]
+    nothing = EXPERIMENT.show([r | {"score": None} for r in rows], True)
+    assert all(t.note.startswith("Best: none; paper") for t in nothing.tables)
+
+
 def test_curves_show_ours_and_the_papers_for_each_depth(rows):
     pytest.importorskip("matplotlib")
     page = EXPERIMENT.show(rows, True)

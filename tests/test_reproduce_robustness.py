@@ -7,6 +7,7 @@ import pytest
 
 from roughformer.errors import InputError
 from roughformer.reproduce import Results, Wishes, experiment_of, key_of, run_jobs
+from roughformer.reproduce.drawing import look
 from roughformer.reproduce.resampling import finer, jittered, poisson, rarer, without_channel
 from roughformer.reproduce.robustness import DROPS, NAMES, _conditions
 from roughformer.series import SeriesBatch
@@ -205,6 +206,27 @@ def test_scores_that_are_not_finite_are_dashes(rows):
     broken = [row | {"scores": dict.fromkeys(row["scores"])} for row in own]
     page = EXPERIMENT.show(broken, True)
     assert set(page.tables[0].rows[0][1:-1]) == {None}
+
+
+def test_no_two_lines_of_a_figure_look_alike(rows):
+    pytest.importorskip("matplotlib")
+    sine = [row for row in rows if row["job"]["task"] == "sine"]
+    assert {row["job"]["model"] for row in sine} == set(NAMES)
+    (figure,) = (f for _, _, f in EXPERIMENT.show(sine, True).figures)
+    lines = [x for x in figure.axes[0].lines if x.get_label() in NAMES.values()]
+    assert len({(x.get_color(), x.get_marker()) for x in lines}) == len(lines) == len(NAMES)
+    assert len({x.get_color() for x in lines}) == len(lines)
+    assert len({tuple(look(n).items()) for n in range(143)}) == 143
+
+
+def test_tables_tell_the_recipes(rows):
+    page = EXPERIMENT.show(rows, False)
+    heart = next(t for t in page.tables if t.title.startswith("Heart rate"))
+    assert "RFormer, RFormer, trained at all rates: width 128" in heart.note
+    assert "GRU: width 64" in heart.note
+    sine = page.tables[0].note
+    assert "step 8 depth 3" in sine
+    assert "State space (S5): 4 layers" in sine
 
 
 def test_the_page_of_nothing_is_empty():

@@ -1,8 +1,12 @@
 """``roughformer reproduce``."""
 
+import contextlib
 import os
 import shlex
+import signal
 import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -43,7 +47,10 @@ def reproduce(
         int | None, typer.Option(min=1, help="Threads of a job (default: cores / workers).")
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume/--again", help="Keep finished runs, or measure anew.")
+        bool,
+        typer.Option(
+            "--resume/--again", help="Keep finished runs, or measure those asked for anew."
+        ),
     ] = True,
 ) -> None:
     """Run an experiment of the paper; interrupted ones go on where they stopped.
@@ -74,22 +81,27 @@ def reproduce(
         os.environ["ROUGHFORMER_DATA"] = str(data)  # the processes of the jobs read it too
     wishes = work.Wishes(preset, seeds, chosen, seconds)  # type: ignore[arg-type]
     out = Path("runs") / f"{name}-{preset}" if out is None else out
-    results = work.Results(out / "results.json", name, again=not resume)
+    results = work.Results(out / "results.json", name)
     jobs = experiment.jobs(wishes)
-    left = [job for job in jobs if results.get(job) is None]
-    say(f"{experiment.title}: {len(jobs)} runs, {len(jobs) - len(left)} of them done before")
-    _run(experiment, jobs, results, out, workers, threads, preset)
-    keys = {work.key_of(job) for job in jobs}
-    rows = [row for row in results.rows if row["key"] in keys]
+    done = sum(results.get(job) is not None for job in jobs) if resume else 0
+    say(f"{experiment.title}: {len(jobs)} runs, {done} of them done before")
+    if experiment.timed and workers > 1:
+        say(
+            f"warning: {name} measures times, and {workers} jobs at a time disturb each other; "
+            "use --workers 1 for figures that mean something"
+        )
+    failed = _run(experiment, jobs, results, out, workers, threads, preset, again=not resume)
     command = shlex.join(["roughformer", *sys.argv[1:]])
-    page = work.write_page(experiment, rows, out, command)
+    page = work.write_page(
+        experiment, work.selected(experiment, wishes, results.rows), out, command
+    )
     for table in page.tables:
         print_table(table)
-    failed = [row for row in rows if "failed" in row]
-    for row in failed:
-        say(f"not run: {row['job']}: {row['failed']}")
     typer.echo(f"results: {out / 'results.json'}\nreport: {out / 'report.html'}")
     if failed:
+        say(
+            f"{len(failed)} of {len(jobs)} runs failed, as told above; the same command tries again"
+        )
         raise typer.Exit(1)
 
 
@@ -101,8 +113,11 @@ def _run(
     workers: int,
     threads: int | None,
     preset: str,
-) -> None:
-    """All jobs that are left, with a bar; Ctrl-C leaves what is done."""
+    again: bool,
+) -> list[Any]:
+    """All jobs that are left, with a bar; the rows that failed. Ctrl-C or SIGTERM leaves what is
+    done.
+    """
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     from roughformer import reproduce as work
@@ -115,20 +130,40 @@ def _run(
     )  # fmt: skip
     with Progress(*look, disable=not sys.stderr.isatty()) as bar:
         task = bar.add_task(experiment.name, total=len(jobs))
-        bar.update(task, completed=sum(results.get(job) is not None for job in jobs))
+        before = 0 if again else sum(results.get(job) is not None for job in jobs)
+        bar.update(task, completed=before)
 
         def told(job: Any, row: Any, done: int, every: int) -> None:
             bar.update(task, completed=done)
             words = ", ".join(str(v) for v in job.values() if isinstance(v, str | int | float))
-            state = row["failed"] if "failed" in row else f"{row['seconds']:.0f} s"
+            state = f"failed: {row['failed']}" if "failed" in row else f"{row['seconds']:.0f} s"
             say(f"[{done}/{every}] {words}: {state}")
 
+        goes_on = "begins anew; without --again it keeps what is done" if again else "goes on"
         try:
-            work.run_jobs(
-                experiment, jobs, results, out / "work", workers=workers, threads=each, told=told,
-                in_process=preset == "tiny",
-            )  # fmt: skip
+            with _terminated_as_interrupted():
+                return work.run_jobs(
+                    experiment, jobs, results, out / "work", workers=workers, threads=each,
+                    told=told, in_process=preset == "tiny", again=again,
+                )  # fmt: skip
         except KeyboardInterrupt:
             raise Interrupted(
-                f"interrupted; finished runs are in {out}: the same command goes on"
+                f"interrupted; finished runs are in {out}: the same command {goes_on}"
             ) from None
+
+
+@contextlib.contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """SIGTERM is as Ctrl-C: processes are ended, and the last words are said."""
+
+    def interrupt(number: int, frame: Any) -> None:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread may handle signals
+        return
+    usual = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, usual)

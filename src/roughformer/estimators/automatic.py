@@ -16,7 +16,7 @@ _MOST_WORDS = 600  # features of one view's signature; more are slow to learn fr
 _MOST_POWERS = 4096  # channels x frequencies of a spectrum
 _MOST_CLOCKS = 512  # clock words of a token
 _NEVER_AUTO = ("views", "time", "lags", "counts", "static")
-_LEVELS_TELL = 0.2  # share of a channel's variance between series above which levels are kept
+_LEVELS_TELL = 0.05  # share of a channel's variance between series above which levels are kept
 _SPARSE = 0.5  # share of missing values above which frequencies mean little
 
 
@@ -31,7 +31,7 @@ def token_config(batch: SeriesBatch, options: dict[str, Any], causal: bool) -> T
     many as its points can tell apart. spectrum: 1024 frequencies; none for series of fewer than
     16 points, and none for causal models, because it is of the whole path. basepoint: a signature
     forgets the level that a path starts from; it is kept if in some channel both the means of the
-    series and their first values spread by a fifth of the variance. Series that have been centred
+    series and their first values have 5 % of the variance. Series that have been centred
     or that all start from one level have no level to keep.
     """
     chosen = dict(options)

@@ -5,14 +5,17 @@ from roughformer.reproduce.experiment import Experiment, Wishes, key_of
 from roughformer.reproduce.page import write_page
 from roughformer.reproduce.results import Results
 from roughformer.reproduce.runner import run_jobs
+from roughformer.reproduce.selection import Selection, selected
 
 __all__ = [
     "NAMES",
     "Experiment",
     "Results",
+    "Selection",
     "Wishes",
     "experiment_of",
     "key_of",
     "run_jobs",
+    "selected",
     "write_page",
 ]

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from roughformer.reproduce.experiment import Row, Table, spread
+from roughformer.reproduce.experiment import Row, Table, known, spread
 
 __all__ = ["ablation_figure", "ablation_table", "changes_of"]
 
@@ -49,9 +49,9 @@ def changes_of(base: dict[str, Any], task: str, *, few: bool = False) -> dict[st
 
 
 def _of(rows: list[Row], tokens: str, change: str) -> list[float]:
-    return [
+    return known(
         r["score"] for r in rows if (r["job"]["tokens"], r["job"]["change"]) == (tokens, change)
-    ]
+    )
 
 
 def ablation_table(title: str, task: str, tokens: dict[str, str], rows: list[Row]) -> Table:
@@ -88,21 +88,19 @@ def ablation_figure(
         points = [
             (value, place) for place, change in enumerate(shown) for value in _of(own, name, change)
         ]
-        x = [value for value, _ in points]
+        if not points:
+            continue
         axes.plot(
-            x,
-            [place for _, place in points],
-            "o",
-            color=colour,
-            label=words,
-            markersize=5,
-            clip_on=False,
-        )
+            [value for value, _ in points], [place for _, place in points], "o", color=colour,
+            label=words, markersize=5, clip_on=False,
+        )  # fmt: skip
         base = _of(own, name, _BASE)
         if base:
             axes.axvline(sum(base) / len(base), color=colour, linewidth=0.8, linestyle=":")
     axes.set_yticks(range(len(shown)), shown)
-    axes.set_xlim(left=0)
+    axes.set_ylim(-0.6, len(shown) - 0.4)
+    # A dot at 0 stays clear of the names.
+    axes.set_xlim(left=-0.04 * axes.get_xlim()[1])
     figure.legend(*axes.get_legend_handles_labels(), loc="outside lower right", ncols=2)
     caption = f"{title}: one option changed, each seed a dot; dotted: as chosen"
     return f"ablation_{task.replace('-', '_')}", caption, figure

@@ -4,7 +4,10 @@ from typing import Any
 
 from roughformer.plots._figure import new_figure, styled, tidy
 
-__all__ = ["curves"]
+__all__ = ["curves", "look", "whole_ticks"]
+
+_COLOURS = (*(f"C{n}" for n in range(10)), "black")  # matplotlib's, and one more
+_MARKERS = "osv^D<>pXdP*h"
 
 
 def curves(panels: int, x: str, y: str, *, width: float = 9.0, height: float = 3.6) -> Any:
@@ -18,3 +21,15 @@ def curves(panels: int, x: str, y: str, *, width: float = 9.0, height: float = 3
             if number == 0:
                 axes.set_ylabel(y)
     return figure, list(found)
+
+
+def look(number: int) -> dict[str, Any]:
+    """Colour and marker of line ``number``; no two of the first 143 are the same."""
+    return {"color": _COLOURS[number % len(_COLOURS)], "marker": _MARKERS[number % len(_MARKERS)]}
+
+
+def whole_ticks(axes: Any) -> None:
+    """Only whole numbers on the x axis."""
+    from matplotlib.ticker import MaxNLocator
+
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))

@@ -9,7 +9,10 @@ from roughformer.reproduce.models import TITLES
 
 __all__ = ["LINES", "PAPER", "PAPER_RATIO", "TASKS", "power_of", "show"]
 
-LINES = TITLES | {"neural-cde-every": "Neural CDE, every sample"}
+# ROCKET has no epochs.
+LINES = {name: title for name, title in TITLES.items() if name != "rocket"} | {
+    "neural-cde-every": "Neural CDE, every sample"
+}
 TASKS = {"sine": "Sine", "heart-rate": "Heart rate"}
 # Seconds per epoch that the paper prints (RTX 3090), and its Transformer : RFormer.
 PAPER: dict[str, dict[str, float]] = {
@@ -22,6 +25,12 @@ PAPER: dict[str, dict[str, float]] = {
     },
 }  # fmt: skip
 PAPER_RATIO = {"sine": 1.4, "heart-rate": 26.11}
+_SHAPES = (
+    "Width 64, one layer (S5: four, as in the other tables), no dropout, which would slow "
+    "attention down. Neural RDE has the paper's step and depth. Neural CDE takes at most 2,048 "
+    "steps to a series; with more points a step goes along the chord of several, and only there "
+    'the line "every sample" is another model. ROCKET has no epochs and is left out.'
+)
 _BUSY = 0.8  # a training that is alone on its processors uses at least one of them all the time
 
 
@@ -87,17 +96,16 @@ def _epoch_table(task: str, rows: list[Row]) -> Table:
             ]
         )  # fmt: skip
     columns = [
-        "model", "full", "first epoch", "50 % dropped", "of it inputs", "steps timed",
-        "full : RFormer", "paper",
+        "model", "full", "first", "dropped", "inputs", "steps timed", ": RFormer", "paper",
     ]  # fmt: skip
     size = _of(rows, task=task)[0]["job"]
     note = (
         f"{size['n']:,} series of {size['length']:,} points, batches of {size['batch_size']}, mean "
         "over epochs. Steps timed / steps of an epoch: where fewer were timed, they are scaled to "
-        "an epoch. First epoch: with the making of the inputs (for RFormer, the tokens), which are "
-        "kept if no points are dropped; with dropping they are made in every epoch, partly while "
-        "the model works. Without dropout, which would slow attention down. The "
-        "paper's times are of an RTX 3090."
+        "an epoch. First: the first epoch, with the making of the inputs (for RFormer, tokens), "
+        "which are kept if no points are dropped. Dropped: half of the points, and inputs are made "
+        "in every epoch, partly while the model works; inputs: their share of it. : RFormer: "
+        f"times the full epoch of RFormer. {_SHAPES} The paper's times are of an RTX 3090."
     )
     return Table(f"{TASKS[task]}: seconds per epoch", columns, cells, note)
 
@@ -113,7 +121,7 @@ def _memory_table(rows: list[Row]) -> Table:
             line.append(_mean([r["inputs_mb"] for r in full]))
         if any(cell is not None for cell in line[1:]):
             cells.append(line)
-    kinds = ("step, full", "step, 50 % dropped", "inputs")
+    kinds = ("step", "dropped", "inputs")
     columns = ["model", *(f"{title}: {kind}" for title in TASKS.values() for kind in kinds)]
     note = (
         "Step: rise of the process's peak while it trains on one batch. Inputs: all of the "
@@ -216,21 +224,19 @@ def _not_run(rows: list[Row]) -> list[str]:
 def _growth_figure(rows: list[Row], what: str) -> tuple[str, str, Any]:
     from matplotlib.ticker import NullFormatter, NullLocator
 
-    from roughformer.reproduce.drawing import curves
+    from roughformer.reproduce.drawing import curves, look
 
     time = what == "milliseconds"
     figure, (axes,) = curves(
         1, "points of a series", "milliseconds per series" if time else "peak MB of a step",
         width=11.0, height=4.2,
     )  # fmt: skip
-    markers = "osv^D*XPh"
     for number, (model, title) in enumerate(LINES.items()):
         points = _positive(rows, model, what)
         if points:
             axes.plot(
-                list(points), list(points.values()), color=f"C{number}", label=title,
-                marker=markers[number % len(markers)], markersize=4,
-                linewidth=2.4 if model == "rformer" else 1.3,
+                list(points), list(points.values()), label=title, markersize=4,
+                linewidth=2.4 if model == "rformer" else 1.3, **look(number),
             )  # fmt: skip
     axes.set_xscale("log")
     axes.set_yscale("log")

@@ -7,11 +7,20 @@ two trials are the paper's choice and our default, and ablations: one option cha
 scores are of the validation part; the test part is never touched here.
 """
 
+import math
 from pathlib import Path
 from typing import Any
 
 from roughformer.reproduce.ablations import ablation_figure, ablation_table, changes_of
-from roughformer.reproduce.experiment import Experiment, Job, Page, Row, Table, Wishes, key_of
+from roughformer.reproduce.experiment import (
+    Experiment,
+    Job,
+    Page,
+    Row,
+    Table,
+    Wishes,
+    key_of,
+)
 from roughformer.reproduce.models import count_parameters, fitted, history_of
 from roughformer.reproduce.search import SPACE, VIEWS, begin_trial, end_trial
 from roughformer.reproduce.tasks import heart_rate_parts, sine_parts
@@ -98,22 +107,31 @@ def _jobs(wishes: Wishes) -> list[Job]:
     return searches + ablations
 
 
+def _study(job: Job) -> str | None:
+    """The directory of the search that a trial belongs to."""
+    if job["part"] != "search":
+        return None
+    return f"search-{key_of({k: v for k, v in job.items() if k != 'trial'})}"
+
+
 def _run(job: Job, where: Path) -> Row:
-    if job["part"] == "ablation":
+    study = _study(job)
+    if study is None:
         return _scores(job, job["options"], where)
-    study = {k: v for k, v in job.items() if k != "trial"}
-    directory = where.parent / f"search-{key_of(study)}"
+    directory = where.parent / study
     given = [PAPER[job["task"]], _DEFAULT]
     parameters = begin_trial(directory, job["trial"], given, job["seed"])
     options = _base(job["task"], job["tokens"]) | job["options"] | parameters
     found = _scores(job, options | {"views": list(VIEWS[parameters["views"]])}, where)
-    end_trial(directory, job["trial"], parameters, found["loss"])
+    # A trial that broke is as bad as can be, for the trials after it.
+    loss = math.inf if found["loss"] is None else found["loss"]
+    end_trial(directory, job["trial"], parameters, loss)
     return {"parameters": parameters, **found}
 
 
 def _scores(job: Job, options: dict[str, Any], where: Path) -> Row:
     """``score`` of the validation part (accuracy or RMSE), and ``loss``, which decides: log loss,
-    which is finer than accuracy, or RMSE; both of the best epoch.
+    which is finer than accuracy, or RMSE; both of the best epoch. None if no epoch had finite ones.
     """
     sine = job["task"] == "sine"
     parts = sine_parts(job["data"]) if sine else heart_rate_parts("random", job["data"])
@@ -122,9 +140,10 @@ def _scores(job: Job, options: dict[str, Any], where: Path) -> Row:
     model = fitted(task, "rformer", parts, exact, job["seed"], where)
     history = history_of(model)
     loss, score = ("log_loss", "accuracy") if sine else ("rmse", "rmse")
-    best = min(history, key=lambda record: record[loss])
+    scored = [record for record in history if record.get(loss) is not None]
+    best = min(scored, key=lambda record: record[loss], default={})
     return {
-        "loss": best[loss], "score": best[score], "history": history,
+        "loss": best.get(loss), "score": best.get(score), "history": history,
         "parameters_of_model": count_parameters(model),
     }  # fmt: skip
 
@@ -154,6 +173,11 @@ def _show(rows: list[Row], figures: bool) -> Page:
     return Page(tables=tables, figures=drawn, notes=notes)
 
 
+def _loss(row: Row) -> float:
+    """For comparing: a trial that broke is the worst."""
+    return math.inf if row["loss"] is None else float(row["loss"])
+
+
 def _any(rows: list[Row], task: str) -> bool:
     return any(r["job"]["task"] == task for r in rows)
 
@@ -169,7 +193,7 @@ def _chosen(trials: list[Row]) -> Table:
             own = [r for r in trials if _is(r, task, tokens)]
             if not own:
                 continue
-            best = min(own, key=lambda r: r["loss"])
+            best = min(own, key=_loss)
             published = next((r for r in own if r["job"]["trial"] == 0), None)
             cells.append([title, f"{words}, chosen", *_line(best), len(own)])
             if published is not None:
@@ -192,7 +216,7 @@ def _line(row: Row) -> list[Any]:
 
 
 def _best_trials(title: str, task: str, trials: list[Row]) -> Table:
-    order = sorted(trials, key=lambda r: r["loss"])
+    order = sorted(trials, key=_loss)
     score = "accuracy" if task == "sine" else "RMSE"
     return Table(
         title,
@@ -224,16 +248,17 @@ def _search_figure(task: str, trials: list[Row]) -> tuple[str, str, Any]:
                 some = [
                     r for r in own
                     if r["parameters"]["views"] == views and r["job"]["tokens"] == tokens
+                    and r["score"] is not None
                 ]  # fmt: skip
-                solid = tokens == "rformer"
-                axes.plot(
-                    [_place(name, r["parameters"][name]) for r in some],
-                    [r["score"] for r in some], marker,
-                    color=colour, markersize=5, markerfacecolor=colour if solid else "none",
-                    label=views if solid else None,
-                )  # fmt: skip
-    handles, words = panels[0].get_legend_handles_labels()
-    figure.legend(handles, words, title="views", loc="outside right upper")
+                if some:
+                    axes.plot(
+                        [_place(name, r["parameters"][name]) for r in some],
+                        [r["score"] for r in some], marker, color=colour, markersize=5,
+                        markerfacecolor=colour if tokens == "rformer" else "none", label=views,
+                    )  # fmt: skip
+    # Each views once; filled, if it has filled points.
+    shown = dict(zip(*panels[0].get_legend_handles_labels()[::-1], strict=True))
+    figure.legend(list(shown.values()), list(shown), title="views", loc="outside right upper")
     caption = (
         f"{TASKS[task]}: every trial of the search; filled: {TOKENS['rformer']}, hollow: "
         f"{TOKENS['signatures']}"
@@ -258,6 +283,7 @@ EXPERIMENT = Experiment(
     jobs=_jobs,
     run=_run,
     show=_show,
-    needs_data=True,
     models=tuple(TOKENS),
+    needs_data=lambda job: job["task"] == "heart-rate" and job["data"] is None,
+    shared=_study,
 )

@@ -6,14 +6,14 @@ from typing import Any
 from roughformer.errors import InputError
 from roughformer.report import write_report
 from roughformer.reproduce.experiment import Experiment, Page, Row, Table
+from roughformer.reproduce.selection import Selection
 
 __all__ = ["print_table", "write_page"]
 
 
-def write_page(experiment: Experiment, rows: list[Row], out: Path, command: str) -> Page:
+def write_page(experiment: Experiment, chosen: Selection, out: Path, command: str) -> Page:
     """Tables, pictures (PNG and SVG in ``plots/``) and ``report.html`` from the rows so far."""
-    good = [row for row in rows if "failed" not in row]
-    notes = [f"not run: {_told(row['job'])}: {row['failed']}" for row in rows if "failed" in row]
+    good, notes = chosen.rows, chosen.notes
     try:
         page = experiment.show(good, True)
     except InputError as error:  # matplotlib is an extra
@@ -38,10 +38,6 @@ def write_page(experiment: Experiment, rows: list[Row], out: Path, command: str)
     return page
 
 
-def _told(job: dict[str, Any]) -> str:
-    return ", ".join(f"{k} {v}" for k, v in job.items() if isinstance(v, str | int | float))
-
-
 def _facts(rows: list[Row]) -> dict[str, Any]:
     if not rows:
         return {}
@@ -59,16 +55,46 @@ def _facts(rows: list[Row]) -> dict[str, Any]:
 
 
 def print_table(table: Table) -> None:
-    """A table on the terminal."""
+    """A table on the terminal; one that is too wide in several parts, each with its first column.
+
+    Nothing is cut off.
+    """
     from rich.console import Console
     from rich.table import Table as Drawn
 
-    drawn = Drawn(title=table.title, caption=table.note or None)
+    console = Console()
+    parts = _parts(table, console.width)
+    for number, columns in enumerate(parts):
+        last = number == len(parts) - 1
+        drawn = Drawn(
+            title=table.title if number == 0 else f"{table.title} ({number + 1})",
+            caption=table.note or None if last else None,
+        )
+        for i in columns:
+            drawn.add_column(
+                str(table.columns[i]), justify="left" if i == 0 else "right", overflow="fold"
+            )
+        for row in table.rows:
+            drawn.add_row(*(cell_text(row[i]) for i in columns))
+        console.print(drawn)
+
+
+def _parts(table: Table, width: int) -> list[list[int]]:
+    """Numbers of the columns that fit beside the first one and each other."""
+    needed = []
     for i, column in enumerate(table.columns):
-        drawn.add_column(str(column), justify="left" if i == 0 else "right")
-    for row in table.rows:
-        drawn.add_row(*(cell_text(cell) for cell in row))
-    Console().print(drawn)
+        cells = [len(cell_text(row[i])) for row in table.rows]
+        # Titles may be broken between words, cells are not. 3: a border and two spaces.
+        needed.append(3 + max([len(word) for word in str(column).split()] + cells, default=0))
+    parts: list[list[int]] = [[0]] if needed else []
+    room = width - 1 - sum(needed[:1])
+    for i in range(1, len(needed)):
+        if len(parts[-1]) > 1 and needed[i] > room:
+            parts.append([0])
+            room = width - 1 - needed[0]
+        parts[-1].append(i)
+        room -= needed[i]
+    return parts
 
 
 def cell_text(cell: Any) -> str:

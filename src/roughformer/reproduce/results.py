@@ -69,21 +69,26 @@ def finite(data: Any) -> Any:
 class Results:
     """Rows of one experiment, in a file that is written after each."""
 
-    def __init__(self, path: Path, experiment: str, *, again: bool = False) -> None:
-        """Take up what is there, unless ``again``."""
+    def __init__(self, path: Path, experiment: str) -> None:
+        """Take up what is there."""
         self.path, self.experiment = path, experiment
         self.rows: list[Row] = []
-        if not path.exists() or again:
+        self.read()
+
+    def read(self) -> None:
+        """Take up what is in the file now."""
+        if not self.path.exists():
             return
         try:
-            found = json.loads(path.read_text())
-            owner, self.rows = found["experiment"], found["rows"]
+            found = json.loads(self.path.read_text())
+            owner, rows = found["experiment"], found["rows"]
         except (ValueError, KeyError, TypeError):
             raise InputError(
-                f"{path} holds no results of an experiment; choose another place"
+                f"{self.path} holds no results of an experiment; choose another place"
             ) from None
-        if owner != experiment:
-            raise InputError(f"{path} holds results of {owner!r}, not of {experiment!r}")
+        if owner != self.experiment:
+            raise InputError(f"{self.path} holds results of {owner!r}, not of {self.experiment!r}")
+        self.rows = rows
 
     def get(self, job: Job) -> Row | None:
         """The finished row of a job."""
@@ -91,7 +96,12 @@ class Results:
         return next((r for r in self.rows if r["key"] == key and "failed" not in r), None)
 
     def add(self, row: Row) -> None:
-        """Keep a row in place of an older one of the same job, and write all."""
+        """Keep a row in place of an older one of the same job, and write all.
+
+        A failed row does not take the place of a finished one.
+        """
+        if "failed" in row and self.get(row["job"]) is not None:
+            return
         self.rows = [r for r in self.rows if r["key"] != row["key"]] + [row]
         self.path.parent.mkdir(parents=True, exist_ok=True)
         text = json.dumps(finite({"experiment": self.experiment, "rows": self.rows}), indent=1)

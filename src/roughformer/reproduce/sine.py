@@ -14,9 +14,18 @@ from roughformer.reproduce.experiment import (
     Row,
     Table,
     Wishes,
+    known,
+    mean_of,
     spread,
 )
-from roughformer.reproduce.models import TITLES, count_parameters, fitted, history_of
+from roughformer.reproduce.models import (
+    TITLES,
+    count_parameters,
+    fitted,
+    history_of,
+    own_options,
+)
+from roughformer.reproduce.recipes import recipes_note
 from roughformer.reproduce.tasks import sine_parts
 
 __all__ = ["EXPERIMENT"]
@@ -45,19 +54,24 @@ def _jobs(wishes: Wishes) -> list[Job]:
                 if not once:
                     job["epochs"] = _EPOCHS[preset]
                     job["max_seconds"] = wishes.seconds or _SECONDS[preset]
+                    job |= own_options(model, "sine", drop)
                 jobs.append(job)
     return jobs
+
+
+def _options(job: Job) -> dict[str, Any]:
+    own = {"model_options": job["model_options"]} if "model_options" in job else {}
+    return {
+        "epochs": job["epochs"], "max_seconds": job["max_seconds"], "drop": job["drop"],
+        "patience": None, "calibrate": False, **own,
+    }  # fmt: skip
 
 
 def _run(job: Job, where: Path) -> Row:
     parts = sine_parts(job["size"])
     if job["model"] in _YARDSTICKS:
         return {"accuracy": _without_learning(job["model"], parts, job["drop"])}
-    options = {
-        "epochs": job["epochs"], "max_seconds": job["max_seconds"], "drop": job["drop"],
-        "patience": None, "calibrate": False,
-    }  # fmt: skip
-    model = fitted("classification", job["model"], parts, options, job["seed"], where)
+    model = fitted("classification", job["model"], parts, _options(job), job["seed"], where)
     test = parts["test"]
     if job["drop"]:
         test = test.drop_points(job["drop"], seed=1000 + job["seed"])
@@ -103,31 +117,40 @@ def _show(rows: list[Row], figures: bool) -> Page:
         pace = [r["history"][-1]["seconds"] / len(r["history"]) for r in trained]
         cells.append(
             [
-                title, *scores, max(len(part) for part in parts),
+                title, *scores, max(len(known(r["accuracy"] for r in part)) for part in parts),
                 f"{min(epochs)}-{max(epochs)}" if epochs else None,
                 sum(pace) / len(pace) if pace else None,
                 trained[0]["parameters"] if trained else None,
             ]
         )  # fmt: skip
     columns = [
-        "model", "accuracy, full", "50 % dropped", "seeds", "epochs", "s / epoch", "parameters",
+        "model", "full", "dropped", "seeds", "epochs", "s / epoch", "parameters",
     ]  # fmt: skip
     sizes = {str(r["job"]["size"]) for r in rows}
     note = (
-        "Test accuracy of the epoch with the best validation; with dropping, training and test "
-        "series lose half of their points, drawn anew in each epoch. The paper shows curves only."
+        "Of the epoch with the best validation. Dropped: training and test series lose half of "
+        "their points, drawn anew in each epoch. The paper shows curves only. "
     )
+    note += recipes_note("classification", TITLES, _used(rows))
     return Page(
-        tables=[Table("Sine: which frequency?", columns, cells, note)],
+        tables=[Table("Sine, which frequency? Test accuracy", columns, cells, note)],
         figures=[_figure(rows)] if figures and any(r.get("history") for r in rows) else [],
         notes=[f"Sizes: {', '.join(sorted(sizes))}."],
     )
 
 
-def _figure(rows: list[Row]) -> tuple[str, str, Any]:
-    from roughformer.reproduce.drawing import curves
+def _used(rows: list[Row]) -> dict[str, list[dict[str, Any]]]:
+    """Model -> its options, without those that the dropping changes."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for model in TITLES:
+        found[model] = [_options(r["job"]) for r in rows if r["job"]["model"] == model]
+    return found
 
-    figure, panels = curves(2, "epoch", "validation accuracy")
+
+def _figure(rows: list[Row]) -> tuple[str, str, Any]:
+    from roughformer.reproduce.drawing import curves, look, whole_ticks
+
+    figure, panels = curves(2, "epoch", "validation accuracy", width=11.0)
     for axes, drop, title in zip(panels, _DROPS, ("full series", "50 % dropped"), strict=True):
         axes.set_title(title)
         for number, (model, name) in enumerate(TITLES.items()):
@@ -138,14 +161,22 @@ def _figure(rows: list[Row]) -> tuple[str, str, Any]:
             ]
             if own:
                 length = min(map(len, own))
-                mean = [sum(h[e]["accuracy"] for h in own) / len(own) for e in range(length)]
+                # An epoch without a finite score has none.
+                mean = [mean_of(h[e].get("accuracy") for h in own) for e in range(length)]
+                points = [(e, y) for e, y in enumerate(mean, start=1) if y is not None]
                 axes.plot(
-                    range(1, length + 1), mean, color=f"C{number}", label=name,
-                    marker="o" if length < 4 else None, markersize=4,
+                    [e for e, _ in points], [y for _, y in points], label=name, markersize=4,
+                    markevery=max(length // 10, 1), **look(number),
                 )  # fmt: skip
         axes.set_ylim(0, 1.02)
-    panels[-1].legend(fontsize=8)
-    caption = "Accuracy per epoch on held-out series, mean over seeds (the paper's Figure 1)"
+        whole_ticks(axes)
+    handles = {
+        name: line
+        for axes in panels
+        for line, name in zip(*axes.get_legend_handles_labels(), strict=True)
+    }
+    figure.legend(list(handles.values()), list(handles), loc="outside right upper", fontsize=8)
+    caption = "Accuracy per epoch on validation series, mean over seeds (the paper's Figure 1)"
     return "sine_epochs", caption, figure
 
 

@@ -59,10 +59,15 @@ def _recordings() -> SeriesBatch:
     return load_heart_rate()
 
 
-def heart_rate_parts(protocol: Any, made_up: dict[str, int] | None) -> Parts:
+def heart_rate_parts(protocol: Any, made_up: dict[str, int] | None, every: int = 1) -> Parts:
     """BIDMC (in $ROUGHFORMER_DATA) by ``protocol``, "random" or "patient", or made-up series if
-    sizes are given.
+    sizes are given; of each part every ``every``-th series.
     """
+    parts = _heart_rate(protocol, made_up)
+    return parts if every == 1 else {name: part[::every] for name, part in parts.items()}
+
+
+def _heart_rate(protocol: Any, made_up: dict[str, int] | None) -> Parts:
     if made_up is not None:
         every = pulse_like(made_up["n"], made_up["length"], seed=0)
         assert every.static is not None
@@ -77,5 +82,5 @@ def heart_rate_parts(protocol: Any, made_up: dict[str, int] | None) -> Parts:
         order = np.random.default_rng(1).permutation(len(every))
         cuts = np.split(order, [len(order) * 7 // 10, len(order) * 85 // 100])
         return {name: every[np.sort(part)] for name, part in zip(names, cuts, strict=True)}
-    every, split = _recordings(), heart_rate_split(protocol)
-    return {name: every[which] for name, which in split.items()}
+    windows, split = _recordings(), heart_rate_split(protocol)
+    return {name: windows[which] for name, which in split.items()}

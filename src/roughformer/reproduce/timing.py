@@ -12,9 +12,9 @@ import numpy as np
 
 from roughformer.estimators import RFormerClassifier, RFormerRegressor
 from roughformer.io import make_sine
-from roughformer.reproduce.child import peak_mb
 from roughformer.reproduce.experiment import Job, Row
 from roughformer.reproduce.models import Estimator
+from roughformer.reproduce.spending import peak_mb
 from roughformer.reproduce.tasks import pulse_like
 from roughformer.series import SeriesBatch
 
@@ -41,8 +41,9 @@ def _fit(job: Job, series: SeriesBatch, epochs: int) -> Estimator:
     estimator = cls.from_preset(
         "paper" if model == "rformer-paper" else "default",
         model=KINDS.get(model, model), model_options=job["model_options"], d_model=job["width"],
-        n_layers=1, dropout=job["dropout"], drop=job["drop"], batch_size=job["batch_size"],
-        epochs=epochs, validation=0.0, patience=None, calibrate=False, random_state=job["seed"],
+        n_layers=job["n_layers"], dropout=job["dropout"], drop=job["drop"],
+        batch_size=job["batch_size"], epochs=epochs, validation=0.0, patience=None,
+        calibrate=False, random_state=job["seed"],
     )  # fmt: skip
     return estimator.fit(series, series.labels)
 

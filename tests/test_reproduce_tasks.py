@@ -1,0 +1,139 @@
+"""The experiments ``sine`` and ``heart-rate``: what is compared with what, and how it is shown."""
+
+import json
+
+import pytest
+
+from roughformer.reproduce import Wishes, experiment_of
+from roughformer.reproduce.models import TITLES, own_options
+from roughformer.reproduce.recipes import recipes_note
+
+SINE, HEART = experiment_of("sine"), experiment_of("heart-rate")
+
+
+def sine_rows(accuracy=0.5, epochs=3):
+    jobs = json.loads(json.dumps(SINE.jobs(Wishes("tiny"))))
+    rows = []
+    for job in jobs:
+        row = {"job": job, "accuracy": accuracy}
+        if "epochs" in job:
+            scores = {} if accuracy is None else {"accuracy": accuracy}
+            row["history"] = [{"seconds": e + 1.0, **scores} for e in range(epochs)]
+            row["parameters"] = 7
+        rows.append(row)
+    return rows
+
+
+def heart_rows(value=9.0, broken=()):
+    rows = []
+    for job in json.loads(json.dumps(HEART.jobs(Wishes("tiny")))):
+        levels = ("0.0", "0.5") if job["drop"] == "both" else (str(job["drop"]),)
+        score = dict.fromkeys(levels, None if job["model"] in broken else value)
+        row = {"job": job, "rmse": score, "median": score, "recordings": {}}
+        if job["protocol"] == "patient":
+            row["recordings"] = {level: {"6": score[level], "7": score[level]} for level in levels}
+        if "options" in job:
+            row |= {"history": [{"seconds": 1.0}], "parameters": 7}
+        rows.append(row)
+    return rows
+
+
+# What is compared
+
+
+@pytest.mark.parametrize("preset", ["tiny", "quick", "full"])
+def test_all_models_have_the_same_budget_of_time(preset):
+    for seconds in (None, 7.0):
+        jobs = HEART.jobs(Wishes(preset, seconds=seconds))
+        budgets = {job["options"]["max_seconds"] for job in jobs if "options" in job}
+        assert len(budgets) == 1
+        assert seconds is None or budgets == {seconds}
+
+
+def test_neural_rde_has_the_papers_step_and_depth():
+    for job in SINE.jobs(Wishes("full", models=("neural-rde",))):
+        assert job["model_options"] == {"step": 8, "depth": 3}
+    for job in HEART.jobs(Wishes("full", models=("neural-rde",))):
+        assert job["options"]["model_options"] == {"step": 2, "depth": 2}
+
+
+def test_neural_cde_may_take_a_step_for_each_point_that_is_left():
+    assert own_options("neural-cde", "heart-rate", 0.0) == {}
+    assert own_options("neural-cde", "heart-rate", 0.5) == {"model_options": {"max_steps": 4096}}
+    assert own_options("gru", "heart-rate", 0.5) == {}
+
+
+def test_quick_has_few_models_and_an_eighth_of_the_windows():
+    jobs = HEART.jobs(Wishes("quick"))
+    assert {job["every"] for job in jobs} == {8}
+    trained = [job for job in jobs if "options" in job]
+    assert sum(job["options"]["max_seconds"] for job in trained) <= 300
+    (named,) = {job["model"] for job in HEART.jobs(Wishes("quick", models=("transformer",)))}
+    assert named == "transformer"
+
+
+def test_recipes_tell_what_all_have_once_and_the_rest_by_model():
+    used = {
+        "rformer": [{"d_model": 128, "epochs": 5, "max_seconds": 9.0, "views": ["local"]}],
+        "gru": [{"epochs": 5, "max_seconds": 9.0}, {"epochs": 5, "max_seconds": 9.0, "drop": 0.5}],
+        "transformer": [{"epochs": 5, "max_seconds": 9.0}],
+        "state-space": [{"epochs": 5, "max_seconds": 9.0}],
+        "rocket": [{"epochs": 5}],
+        "ode-rnn": [],
+    }
+    note = recipes_note("regression", TITLES, used)
+    assert note == (
+        "Recipes. All: batches of 32, learning rate 0.002, at most 5 epochs, patience 20, at most "
+        "9 s. RFormer: width 128, 1 layer, views local. GRU, Transformer: width 64, 1 layer. "
+        "State space (S5): width 64, 4 layers."
+    )
+    assert recipes_note("regression", TITLES, {}) == ""
+
+
+# How it is shown
+
+
+def test_the_figure_of_sine_says_what_it_shows_and_hides_no_curve():
+    pytest.importorskip("matplotlib")
+    ((_, caption, figure),) = SINE.show(sine_rows(), True).figures
+    assert "validation" in caption
+    assert figure.axes[0].get_ylabel() == "validation accuracy"
+    assert [axes.get_legend() for axes in figure.axes] == [None, None]
+    (legend,) = figure.legends  # outside of the panels
+    assert len(legend.texts) == len(figure.axes[0].lines)
+    for axes in figure.axes:
+        assert all(tick == int(tick) for tick in axes.get_xticks())
+
+
+@pytest.mark.parametrize("figures", [True, False])
+def test_scores_of_sine_that_are_not_finite_are_dashes(figures):
+    page = SINE.show(sine_rows(accuracy=None), figures)
+    assert {tuple(line[1:4]) for line in page.tables[0].rows} == {(None, None, 0)}
+
+
+@pytest.mark.parametrize("broken", [("gru",), ("rformer",), (*TITLES,)])
+def test_errors_of_heart_rate_that_are_not_finite_are_dashes(broken):
+    page = HEART.show(heart_rows(broken=broken), True)
+    for line in page.tables[0].rows:
+        name = next((n for n, title in TITLES.items() if title == line[0]), None)
+        assert (line[2] is None) == (name in broken)
+
+
+def test_the_papers_figures_have_a_table_of_their_own():
+    page = HEART.show(heart_rows(), False)
+    (table,) = (t for t in page.tables if "beside the paper's" in t.title)
+    assert ["RFormer", "9.00", "3.04 ± 0.03", "9.00", "3.31 ± 0.05"] in [
+        list(r) for r in table.rows
+    ]
+    assert not any("paper" in column for column in page.tables[0].columns)
+
+
+def test_heart_rate_says_who_has_which_recipe():
+    notes = [t.note for t in HEART.show(heart_rows(), False).tables if "trained" in t.title]
+    assert len(notes) == 2
+    assert "RFormer: width 128, 1 layer, batches of 64" in notes[0]
+    assert "RFormer: the model of rates" in notes[1]
+    for note in notes:
+        assert "GRU: width 64" in note or "GRU, ODE-RNN: width 64" in note
+        assert "were not tuned here" in note
+        assert "2,048 steps" in note
