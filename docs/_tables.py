@@ -15,7 +15,10 @@ HERE = Path(__file__).resolve().parent
 
 PARAMETERS: dict[str, dict[str, str]] = {
     "Tokens": {
-        "model": '`"rformer"`, or the baseline `"transformer"` with the same training.',
+        "model": '`"rformer"`, or a [baseline](baselines.md) with the same training: '
+        '`"transformer"`, `"gru"`, `"ode-rnn"`, `"neural-cde"`, `"neural-rde"`, `"state-space"`. '
+        "Of the options of this table baselines use `static` only; a warning names others that "
+        "were set.",
         "model_options": "Options that only this model has, by name; a wrong name tells which.",
         "windows": "A number of windows over each series' span, an `rf.Windows`, or cut times for "
         "all. auto: 75, at least two points in each; 12 if values are mostly missing; for causal "
@@ -67,7 +70,8 @@ PARAMETERS: dict[str, dict[str, str]] = {
         "drop": "Share of points left out while training, or a range of shares.",
         "jitter": "Noise on the values, in standard deviations of their channel.",
         "channel_dropout": "Chance that a channel of a series is hidden.",
-        "warp": "Time runs faster by a factor within 1 ± warp.",
+        "warp": "Time runs faster by a factor within 1 ± warp; with targets of each window only "
+        "if windows are by count or by points.",
         "draws": "0: augmentation is drawn anew each time. n: n changed copies, used in turn.",
         "label_smoothing": "Share of the label given to all classes alike.",
         "class_weight": '`"balanced"`, or label → weight.',

@@ -152,3 +152,13 @@ def test_without_aeon_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "aeon.transformations.collection.convolution_based", None)
     with pytest.raises(InputError, match=r"pip install 'roughformer\[aeon\]'"):
         RocketClassifier().fit(waves(4))
+
+
+def test_masked_targets_are_not_learned_and_scores_take_the_labels(fitted):
+    batch = waves()
+    assert fitted.score(batch) == fitted.score(batch, batch.labels)
+    hide = np.arange(40) == 3
+    with pytest.raises(InputError, match="series 3 has no label"):
+        RocketClassifier(**FEW).fit(batch, np.ma.MaskedArray(np.arange(40) % 2, mask=hide))
+    with pytest.raises(InputError, match="leave these series out"):
+        RocketRegressor(**FEW).fit(batch, np.ma.MaskedArray(np.arange(40.0), mask=hide))

@@ -22,8 +22,11 @@ def test_the_demo_compares_two_models(tmp_path):
     assert not re.search(r"""(src|href)\s*=\s*["'](?!data:)""", page)
     pictures = {path.stem for path in (out / "plots").iterdir()}
     assert pictures >= {"accuracy", "history_rformer", "history_transformer", "series", "tokens"}
-    assert "this compares what a given time buys" in page
     full = json.loads((out / "metrics.json").read_text())
+    assert "as many epochs" in " ".join(done.out.split())
+    assert "same time" not in done.out
+    assert "a given time" not in page
+    assert {record["epochs"] for record in (full[m] for m in ("rformer", "transformer"))} == {3}
     assert list(full["rformer"]["curve"]) == ["0", "0.3", "0.5", "0.7"]
     for model in ("rformer", "transformer"):
         assert (out / model / "model" / "model.safetensors").exists()

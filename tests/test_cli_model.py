@@ -61,10 +61,10 @@ def test_a_model_directory_serves_as_well_as_a_run(files):
 
 def test_predictions_go_to_csv_and_parquet(files, tmp_path):
     shown = rows(succeeds("predict", files / "gauss", files / "test.csv").out)
-    for name in ("p.csv", "deep/p.parquet"):
+    for name in ("p.csv", "p.parquet"):
         succeeds("predict", files / "gauss", files / "test.csv", "--out", tmp_path / name)
     assert rows((tmp_path / "p.csv").read_text()) == shown
-    table = pq.read_table(tmp_path / "deep/p.parquet")
+    table = pq.read_table(tmp_path / "p.parquet")
     assert table.column_names == ["series_id", "prediction", "std"]
     assert np.allclose(table.column("prediction").to_numpy(), column(shown, "prediction"))
 

@@ -5,7 +5,7 @@ import pytest
 
 import roughformer as rf
 from roughformer.errors import InputError
-from roughformer.estimators import RFormerClassifier
+from roughformer.estimators import RFormerClassifier, RFormerRegressor
 from roughformer.io import make_sine
 from small import TINY, walks
 
@@ -45,7 +45,13 @@ def test_labels_of_the_batch_are_used_where_none_are_given():
     ("y", "words"),
     [
         (np.arange(24) + 0.5, "Unknown label type"),
-        (np.where(np.arange(24) == 3, np.nan, 1.0), "must not be NaN"),
+        (np.where(np.arange(24) == 3, np.nan, 1.0), "series 3 has no label; leave"),
+        (np.where(np.arange(24) == 3, np.inf, 1.0), "must not be NaN or infinite"),
+        (np.where(np.arange(24) == 3, None, 0.5), "series 3 has no label"),
+        (np.full(24, 0.5, dtype=object), "Unknown label type"),
+        (np.array([b"a", b"b"] * 12), r"text, whole numbers or booleans, got \|S1; make text"),
+        (np.array(["2020-01-01", "2021-01-01"] * 12, dtype="datetime64[D]"), "got datetime64"),
+        (np.array([1 + 1j, 2] * 12), "got complex128"),
         (np.zeros(23), "24 series but labels of shape"),
         (np.zeros((24, 4)), "needs causal=True"),
         (3, "24 series but labels of shape"),
@@ -92,8 +98,37 @@ def test_class_weights_of_numbers_survive_saving(tmp_path):
     assert RFormerClassifier.load(tmp_path / "model").class_weight == {0: 2.0, 1: 3.0}
 
 
-@pytest.mark.parametrize("labels", [["a", 1] * 6, [None, "a"] * 6])
+@pytest.mark.parametrize("labels", [["a", 1] * 6, [b"x", "a"] * 6])
 def test_labels_of_several_kinds_are_refused(labels):
     batch = make_sine(12, n_classes=2, length=40)
     with pytest.raises(InputError, match="labels must be of one kind"):
         RFormerClassifier(epochs=1).fit(batch, np.array(labels, dtype=object))
+
+
+def test_labels_as_objects_score_as_those_of_their_own_kind():
+    y = np.arange(24) % 3
+    numbers = RFormerClassifier(**TINY).fit(walks(), y)
+    share = numbers.score(walks(), y)
+    assert numbers.score(walks(), y.astype(object)) == share
+    assert numbers.score(walks(), y.astype(float)) == share
+    objects = RFormerClassifier(**TINY).fit(walks(), y.astype(object))
+    assert objects.score(walks(), y) == objects.score(walks(), y.astype(object)) == share
+    with pytest.raises(InputError, match="the labels are text, those of the model are numbers"):
+        numbers.score(walks(), y.astype(str))
+    with pytest.raises(InputError, match=r"got \|S1"):
+        numbers.score(walks(), y.astype("S1"))
+
+
+def test_a_class_that_was_not_trained_counts_as_missed():
+    model = RFormerClassifier(**TINY).fit(walks(), np.arange(24) % 2)
+    assert model.score(walks(), np.full(24, 7)) == 0.0
+
+
+@pytest.mark.parametrize("kind", [RFormerClassifier, RFormerRegressor])
+def test_without_y_the_score_is_of_the_labels_of_the_series(kind):
+    y = np.arange(24) % 2
+    batch = rf.SeriesBatch.from_numpy3d(walks(), labels=y)
+    model = kind(**TINY).fit(batch)
+    assert model.score(batch) == model.score(batch, None) == model.score(walks(), y)
+    with pytest.raises(InputError, match="score needs y, or series with labels"):
+        model.score(walks())

@@ -1,5 +1,7 @@
 """Options of the estimators, and models that are stored."""
 
+import warnings
+
 import numpy as np
 import pytest
 import torch
@@ -100,3 +102,57 @@ def test_a_model_is_loaded_onto_a_device_that_is_there(device, words, tmp_path):
         pytest.skip("cuda is here")
     with pytest.raises(InputError, match=words):
         RFormerClassifier.load(tmp_path, device=device)
+
+
+def warned(model, y=None):
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        model.fit(walks(), np.arange(24) % 2 + 1.0 if y is None else y)
+    return [str(one.message) for one in told if "does not use" in str(one.message)]
+
+
+def test_options_that_a_model_does_not_use_are_told_once():
+    wishes = {"depth": 3, "windows": 3, "clock": 2, "lags": 1.0, "spectrum": "log", "n_heads": 2}
+    few = {"epochs": 1, "random_state": 0, "n_jobs": 1, "d_model": 8, "dropout": 0.2}
+    (line,) = warned(RFormerClassifier(model="gru", members=2, **wishes, **few))
+    assert line.startswith("the model 'gru' does not use clock, depth, lags, n_heads, spectrum, wi")
+    (line,) = warned(RFormerClassifier(model="transformer", n_heads=2, views=("local",), **few))
+    assert "does not use views:" in line
+    (line,) = warned(RFormerRegressor(rate_like=True, windows=3, **(few | {"d_model": 64})))
+    assert "'tempo' does not use windows:" in line
+
+
+def test_models_whose_options_are_their_own_or_as_usual_are_not_warned_of():
+    few = {"epochs": 1, "random_state": 0, "n_jobs": 1}
+    assert not warned(RFormerClassifier(**TINY))
+    assert not warned(RFormerClassifier(model="transformer", n_heads=2, pooling="last", **few))
+    assert not warned(RFormerClassifier(model="neural-rde", model_options={"depth": 1}, **few))
+    assert not warned(RFormerRegressor(rate_like=True, dropout=0.2, **few))
+
+
+def test_numbers_of_numpy_are_numbers():
+    options = {"epochs": np.int64(1), "n_jobs": np.int64(1), "drop": np.float32(0.5)}
+    options |= {"members": np.int64(2), "learning_rate": np.float32(1e-3), "windows": np.int32(4)}
+    options |= {"random_state": np.int64(0), "patience": np.int16(3)}
+    one = RFormerRegressor(**(TINY | options)).fit(walks(), np.arange(24))
+    plain = {name: value.item() for name, value in options.items()}
+    other = RFormerRegressor(**(TINY | plain)).fit(walks(), np.arange(24))
+    np.testing.assert_array_equal(one.predict(walks()), other.predict(walks()))
+    for wrong in (np.int64(0), True, 1.5, "two"):
+        with pytest.raises(InputError, match="n_jobs must be None, -1 or a positive whole number"):
+            RFormerRegressor(**(TINY | {"n_jobs": wrong})).fit(walks(), np.arange(24))
+
+
+def test_the_steps_of_a_path_are_those_of_its_encoder():
+    model = RFormerClassifier(model="neural-cde", model_options={"stride": 5}, epochs=1)
+    with pytest.raises(InputError, match="'neural-cde' has no option 'stride'"):
+        model.fit(walks(), np.arange(24) % 2)
+
+
+def test_what_is_no_path_and_no_class_is_said_to_be_none():
+    model = RFormerClassifier(**TINY).fit(walks(), np.arange(24) % 2)
+    for call in (lambda: model.save(None), lambda: RFormerClassifier.load(3)):
+        with pytest.raises(InputError, match="the directory of a model must be a path, got"):
+            call()
+    with pytest.raises(InputError, match="target must be one of the classes"):
+        model.explain(walks(2), target=np.array([0, 1]))

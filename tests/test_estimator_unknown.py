@@ -6,11 +6,12 @@ import torch
 
 import roughformer as rf
 from roughformer.errors import InputError
-from roughformer.estimators import RFormerClassifier
+from roughformer.estimators import RFormerClassifier, RFormerRegressor
 from roughformer.estimators.aims import class_counts
-from roughformer.targets import ClassTargets, known_labels
+from roughformer.targets import ClassTargets, check_numbers, known_labels
 from small import TINY, walks
 
+pd = pytest.importorskip("pandas")
 X = walks(30, length=17)
 CAUSAL = TINY | {"windows": rf.Windows.by_points(4), "causal": True, "validation": 0.3}
 
@@ -95,7 +96,7 @@ def test_a_training_part_without_any_label_does_no_harm():
     ("y", "causal", "words"),
     [
         (np.full((30, 4), np.nan), True, "no window has a known label"),
-        (np.where(np.arange(30) == 3, np.nan, 1.0), True, "must not be NaN"),
+        (np.where(np.arange(30) == 3, np.nan, 1.0), True, "series 3 has no label"),
         (np.ma.MaskedArray(np.arange(30) % 2, mask=np.arange(30) == 3), False, "series 3 has no"),
         (np.ma.MaskedArray(np.ones((30, 1)), mask=np.arange(30)[:, None] == 3), False, "series 3"),
         (np.full((30, 4), np.inf), True, "infinite"),
@@ -119,3 +120,75 @@ def test_class_numbers_are_negative_where_nothing_is_known():
         targets.numbers(np.array([["c", None], [None, "b"]], dtype=object))
     with pytest.raises(InputError, match="series 1 has no label"):
         ClassTargets.fit(np.array([0.0, 1.0])).numbers(np.array([0.0, np.nan]))
+
+
+def numbers_said_otherwise():
+    """Targets of 30 series, some not known, in every way that says so."""
+    y = np.arange(30.0)
+    known = np.arange(30) % 3 > 0
+    masked = np.ma.MaskedArray(np.where(known, y, 1e6), mask=~known)
+    return np.where(known, y, np.nan), [
+        masked,
+        list(masked),
+        masked[:, None],
+        np.where(known, y.astype(object), None),
+        pd.Series(np.where(known, y, np.nan)).astype("Float64"),
+        pd.Series(np.where(known, y, np.nan)).astype("Float64").to_numpy(dtype=object),
+    ]
+
+
+def test_numbers_that_are_masked_none_or_na_are_nan():
+    want, ways = numbers_said_otherwise()
+    for y in ways:
+        found, _ = check_numbers(y, 30)
+        np.testing.assert_array_equal(found, want[:, None])
+
+
+def test_what_is_masked_is_neither_learned_nor_validated_nor_scored():
+    plain, (masked, *_) = numbers_said_otherwise()
+    found = [RFormerRegressor(**TINY).fit(X, y, validation_data=(X, y)) for y in (plain, masked)]
+    assert found[0].predictor_.targets == found[1].predictor_.targets
+    metric = [[record["valid_metric"] for record in model.history_] for model in found]
+    assert metric[0] == metric[1]
+    assert max(metric[1]) < 30
+    np.testing.assert_array_equal(found[0].predict(X), found[1].predict(X))
+    known = ~np.isnan(plain)
+    alone = found[0].score(X[known], plain[known])
+    assert found[0].score(X, masked) == pytest.approx(alone, abs=1e-5)
+
+
+def test_masked_numbers_of_windows_count_nowhere():
+    y, known = labels()
+    wide = np.where(known, y, 1000.0)[..., None]
+    masked = np.ma.MaskedArray(wide, mask=~known[..., None])
+    options = CAUSAL | {"epochs": 1}
+    one, other = (
+        RFormerRegressor(**options).fit(X, way) for way in (masked, masked.filled(np.nan))
+    )
+    np.testing.assert_array_equal(one.predict(X), other.predict(X))
+    assert 0 < one.predictor_.targets.mean[0] < 1
+
+
+def test_masked_values_of_series_are_not_observed():
+    hide = np.random.default_rng(0).random(X.shape) < 0.2
+    masked = np.ma.MaskedArray(np.where(hide, 1e6, X), mask=hide)
+    model = RFormerRegressor(**TINY).fit(masked, np.arange(30.0))
+    gaps = np.where(hide, np.nan, X)
+    np.testing.assert_array_equal(model.predict(masked), model.predict(gaps))
+    rows, same = [row[0] for row in masked], [row[0] for row in gaps]
+    flat = RFormerRegressor(**TINY).fit(rows, np.arange(30.0))
+    np.testing.assert_array_equal(flat.predict(rows), flat.predict(same))
+
+
+def test_na_of_pandas_is_an_unknown_label():
+    y, known = labels()
+    nan = np.where(known, y.astype(float), np.nan)
+    frame = pd.DataFrame(nan).astype("Int64")
+    want = RFormerClassifier(**CAUSAL).fit(X, nan).predict_proba(X)
+    for way in (frame, frame.to_numpy(dtype=object)):
+        np.testing.assert_array_equal(
+            RFormerClassifier(**CAUSAL).fit(X, way).predict_proba(X), want
+        )
+    one = pd.Series([pd.NA, *([0, 1] * 14), 0], dtype="Int64")
+    with pytest.raises(InputError, match="series 0 has no label"):
+        RFormerClassifier(**TINY).fit(X, one)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 import roughformer as rf
 from roughformer.errors import InputError
@@ -89,3 +90,52 @@ def test_balanced_weights_are_those_of_each_members_own_part(monkeypatch):
     for held, weight in zip(np.split(model.validation_index_, 3), seen, strict=True):
         counts = np.bincount(np.delete(y, held))
         np.testing.assert_allclose(weight, counts.sum() / (2 * counts), rtol=1e-6)
+
+
+def windows_known_of(n_known):
+    y = np.full((30, 4), np.nan)
+    y[:n_known] = [0, 1, 0, 1]
+    return y
+
+
+@pytest.mark.parametrize("calibrate", [True, False])
+@pytest.mark.parametrize(
+    ("model", "y", "held"),
+    [
+        (RFormerRegressor(**TINY), np.arange(30.0), np.full(30, np.nan)),
+        (RFormerClassifier(**TINY, causal=True), windows_known_of(30), windows_known_of(0)),
+    ],
+)
+def test_a_validation_part_without_targets_is_told_and_the_last_weights_are_kept(
+    model, y, held, calibrate
+):
+    x = walks(30)
+    model = clone(model).set_params(epochs=3, patience=1, calibrate=calibrate)
+    with pytest.warns(UserWarning, match="no target of the validation part is known"):
+        model.fit(x, y, validation_data=(x, held))
+    assert [record["valid_loss"] for record in model.history_] == [None] * 3
+    alone = clone(model).set_params(validation=0.0).fit(x, y)
+    both = [
+        m.predict(x) if hasattr(m, "uncertainty") else m.predict_proba(x) for m in (model, alone)
+    ]
+    np.testing.assert_array_equal(*both)
+
+
+def test_targets_known_only_where_no_window_is_are_not_known():
+    x = [walks(1, length=n)[0].T for n in [17] + [5] * 29]  # four windows, and one
+    y = np.full((30, 4), np.nan)
+    y[0], y[1:, 0] = [0, 1, 0, 1], 1
+    held = np.full((5, 4), np.nan)
+    held[1:, 2] = 1.0
+    options = TINY | {"windows": rf.Windows.by_points(4), "causal": True}
+    with pytest.warns(UserWarning, match="no target of the validation part is known"):
+        RFormerClassifier(**options).fit(x, y, validation_data=(x[:5], held))
+
+
+def test_series_with_known_targets_are_on_both_sides():
+    y = windows_known_of(4)
+    for seed in range(6):
+        options = TINY | {"causal": True, "epochs": 1, "random_state": seed}
+        model = RFormerClassifier(**options).fit(walks(30), y)
+        assert 0 < (model.validation_index_ < 4).sum() < 4
+        assert model.history_[0]["valid_loss"] > 0

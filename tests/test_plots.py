@@ -349,3 +349,10 @@ def test_without_matplotlib_the_error_says_how_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(InputError, match=r"pip install 'roughformer\[plots\]'"):
         plots.plot_history([])
+
+
+def test_what_cannot_be_drawn_or_written_is_said_in_words(batch, tmp_path):
+    with pytest.raises(InputError, match="a picture is drawn of a SeriesBatch, got ndarray"):
+        plots.plot_series(np.zeros((2, 3, 4)))
+    with pytest.raises(InputError, match=r"cannot save a picture as .*: No such file"):
+        plots.plot_series(batch, path=tmp_path / "none" / "a.png")

@@ -203,3 +203,26 @@ def test_more_windows_than_memory_are_refused_as_a_matter_of_capacity():
 def test_windows_by_points_and_dropping_do_not_go_together():
     with pytest.raises(rf.InputError, match="cannot be combined with dropping"):
         rf.multiview_signature(make_batch(0), rf.Windows.by_points(3), 2, drop=0.5)
+
+
+def test_rules_are_equal_if_they_say_the_same():
+    same = [
+        (rf.Windows.explicit([0.0, 5.0]), rf.Windows.explicit(np.array([0, 5]))),
+        (
+            rf.Windows.explicit([[0.0, 5.0], [1.0, 2.0]]),
+            rf.Windows.explicit(np.array([[0, 5], [1, 2]])),
+        ),
+        (rf.Windows.by_count(3), rf.Windows.of(3)),
+    ]
+    for one, other in same:
+        assert one == other
+        assert hash(one) == hash(other)
+    rules = [
+        *(one for one, _ in same),
+        rf.Windows.explicit([0.0, 6.0]),
+        rf.Windows.explicit([[0.0, 5.0]]),
+        rf.Windows.explicit(np.array([0, 5], dtype="datetime64[ns]")),
+        rf.Windows.by_points(3),
+    ]
+    assert len(set(rules)) == len(rules)
+    assert rf.Windows.by_count(3) != 3

@@ -30,7 +30,7 @@ from roughformer.series import SeriesBatch
 from roughformer.tokens import TokenConfig, Tokenizer
 from roughformer.tokens.tempo import TempoEncoder
 
-__all__ = ["ModelKind", "check_options", "kind_of", "kind_of_model"]
+__all__ = ["ModelKind", "check_options", "kind_of", "kind_of_model", "unused_options"]
 
 Options = dict[str, Any]
 
@@ -42,7 +42,8 @@ class ModelKind:
     ``fit_encoder(tokens, batch, rates, own)``: the encoder, fitted to the training part; rates in
     turns per unit of time if targets are such. ``configure(encoder, model, output, rate_unit,
     own)``: the module's configuration. ``own``: options that only this kind has, an estimator's
-    ``model_options``; ``of_encoder``: which of them are the encoder's.
+    ``model_options``; ``of_encoder``: which of them are the encoder's; ``unused``: which options
+    of an estimator change nothing.
     """
 
     encoder: Any
@@ -51,6 +52,18 @@ class ModelKind:
     fit_encoder: Callable[[TokenConfig, SeriesBatch, npt.NDArray[np.float64] | None, Options], Any]
     configure: Callable[[Any, Options, Options, float, Options], Any]
     of_encoder: tuple[str, ...] = ()
+    unused: tuple[str, ...] = ()
+
+
+# Options of an estimator that make the tokens, and the shape, of an RFormer.
+_TOKENS = (
+    "windows", "depth", "views", "logsignature", "time", "lags", "counts", "basepoint", "clock",
+    "observations", "spectrum",
+)  # fmt: skip
+_SHAPE = (
+    "d_model", "n_heads", "n_layers", "dropout", "input_dropout", "wide", "wide_dropout", "scaling",
+    "pooling",
+)  # fmt: skip
 
 
 def _attention_config(
@@ -116,7 +129,8 @@ def _baseline(encoder: Any, config: Any, model: Any, *of_encoder: str) -> ModelK
         sizes |= getattr(fitted, "shape", {})  # what else the module must know of its tokens
         return config(**(sizes | known | output | rest))
 
-    return ModelKind(encoder, config, model, fit, configure, of_encoder)
+    unused = _TOKENS + tuple(name for name in _SHAPE if name not in config.model_fields)
+    return ModelKind(encoder, config, model, fit, configure, of_encoder, unused)
 
 
 _KINDS = {
@@ -127,7 +141,14 @@ _KINDS = {
         lambda tokens, batch, rates, own: Tokenizer.fit(tokens, batch),
         _attention_config,
     ),
-    "tempo": ModelKind(TempoEncoder, TempoConfig, TempoFormer, _tempo_encoder, _tempo_config),
+    "tempo": ModelKind(
+        TempoEncoder,
+        TempoConfig,
+        TempoFormer,
+        _tempo_encoder,
+        _tempo_config,
+        unused=_TOKENS + tuple(name for name in _SHAPE if name != "dropout"),
+    ),
     "transformer": _baseline(SampleEncoder, TransformerConfig, Transformer, "fill"),
     "gru": _baseline(ForwardEncoder, GRUConfig, GRU, "fill"),
     "ode-rnn": _baseline(SampleEncoder, ODERNNConfig, ODERNN),
@@ -157,7 +178,7 @@ def kind_of(name: str) -> ModelKind:
 # Sizes that the data decide.
 _FROM_DATA = {
     "n_features", "n_static", "n_spectrum", "n_wide_features", "n_channels", "n_spectra",
-    "n_frequencies", "harmonics",
+    "n_frequencies", "harmonics", "stride",
 }  # fmt: skip
 
 
@@ -177,6 +198,11 @@ def check_options(name: str, own: Any) -> Options:
                 f"model {name!r} has no option {option!r}; it has {', '.join(known) or 'none'}"
             )
     return dict(own)
+
+
+def unused_options(name: str, changed: list[str]) -> list[str]:
+    """Those of the ``changed`` options of an estimator that the model of that name does not use."""
+    return [option for option in changed if option in kind_of(name).unused]
 
 
 def kind_of_model(model: nn.Module) -> str:

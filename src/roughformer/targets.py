@@ -1,5 +1,6 @@
 """Targets as a model sees them, and the way back to those of the world; plain data."""
 
+from numbers import Real
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -17,6 +18,7 @@ __all__ = [
     "check_numbers",
     "check_rates",
     "known_labels",
+    "share_equal",
 ]
 
 Array = npt.NDArray[Any]
@@ -34,12 +36,8 @@ class ClassTargets(BaseModel):
     @classmethod
     def fit(cls, y: Array) -> Self:
         """The classes that are in ``y``, all of them known."""
-        try:
-            found = np.unique(y)
-        except TypeError:
-            raise InputError(
-                "labels must be of one kind, all text or all numbers, and none may be None"
-            ) from None
+        _label_kind(y)
+        found = np.unique(y)
         return cls(classes=tuple(found.tolist()), dtype=found.dtype.str)
 
     @property
@@ -56,8 +54,11 @@ class ClassTargets(BaseModel):
         if y.ndim == 1:
             check_all_known(known)
         labels, given = self.labels, y[known]
-        at = np.searchsorted(labels, given).clip(max=len(labels) - 1)
-        wrong = np.flatnonzero(np.broadcast_to(labels[at] != given, given.shape))
+        if len(given) and _label_kind(given) != _label_kind(labels):
+            at, wrong = np.zeros(0, dtype=np.int64), np.arange(len(given))
+        else:
+            at = np.searchsorted(labels, given).clip(max=len(labels) - 1)
+            wrong = np.flatnonzero(np.broadcast_to(labels[at] != given, given.shape))
         if len(wrong):
             label = given[wrong[0]]
             label = label.item() if isinstance(label, np.generic) else label
@@ -119,8 +120,9 @@ class NumberTargets(BaseModel):
 
 
 def known_labels(y: Any) -> tuple[Array, npt.NDArray[np.bool_]]:
-    """Labels as an array, and which of them are known: not NaN, not None, not masked."""
+    """Labels as an array, and which of them are known: not NaN, None or pandas.NA, not masked."""
     try:
+        y = _with_masks(y)
         labels = np.asarray(y)  # of a masked array: the data
     except ValueError:
         raise InputError(
@@ -131,12 +133,60 @@ def known_labels(y: Any) -> tuple[Array, npt.NDArray[np.bool_]]:
     if labels.dtype.kind == "f":
         known = ~np.isnan(labels)
     elif labels.dtype == object:
-        # Only NaN differs from itself.
-        nothing = [x is None or (isinstance(x, float) and x != x) for x in labels.ravel()]
-        known = ~np.array(nothing, dtype=bool).reshape(labels.shape)
-    if isinstance(y, np.ma.MaskedArray):
-        known = known & ~np.broadcast_to(np.asarray(y.mask, dtype=bool), labels.shape)
-    return labels, known
+        known = ~_nothing(labels)
+    return labels, known & ~_mask(y)
+
+
+def _with_masks(y: Any) -> Any:
+    """``y``, as a masked array if it is a list of such: numpy would forget what they mask."""
+    if isinstance(y, list | tuple) and any(isinstance(row, np.ma.MaskedArray) for row in y):
+        return np.ma.MaskedArray(y)  # type: ignore[no-untyped-call]
+    return y
+
+
+def _mask(y: Any) -> npt.NDArray[np.bool_]:
+    """What a masked array masks; nothing of another."""
+    if not isinstance(y, np.ma.MaskedArray):
+        return np.zeros(np.shape(y), dtype=bool)
+    return np.broadcast_to(np.asarray(y.mask, dtype=bool), y.shape)
+
+
+def _nothing(objects: Array) -> npt.NDArray[np.bool_]:
+    """Which of Python's objects stand for what is not known."""
+
+    def unknown(x: Any) -> bool:
+        # pandas.NA by its name: pandas need not be there. Only NaN differs from itself.
+        return x is None or type(x).__name__ == "NAType" or (isinstance(x, float) and x != x)
+
+    return np.array([unknown(x) for x in objects.ravel()], dtype=bool).reshape(objects.shape)
+
+
+def _label_kind(labels: Array) -> Literal["numbers", "text"]:
+    """Of labels that are all known, or ``InputError``."""
+    if labels.dtype.kind in "biuf":
+        return "numbers"
+    if labels.dtype.kind == "U":
+        return "text"
+    if labels.dtype == object:
+        kinds = {isinstance(x, Real) + 2 * isinstance(x, str) for x in labels.ravel().tolist()}
+        if kinds <= {1} or kinds == {2}:
+            return "text" if 2 in kinds else "numbers"
+        raise InputError(
+            "labels must be of one kind, all text or all numbers, and none may be None"
+        )
+    raise InputError(
+        f"labels must be text, whole numbers or booleans, got {labels.dtype}; make text of them: "
+        "y.astype(str)"
+    )
+
+
+def share_equal(labels: Array, predicted: Array) -> float:
+    """Share of labels ``(B,)`` that are as predicted; both of one kind, all text or all numbers."""
+    given, own = _label_kind(labels), _label_kind(predicted)
+    if given != own:
+        raise InputError(f"the labels are {given}, those of the model are {own}")
+    pairs = zip(labels.tolist(), predicted.tolist(), strict=True)
+    return float(np.mean([label == guess for label, guess in pairs]))
 
 
 def check_all_known(known: npt.NDArray[np.bool_]) -> None:
@@ -154,9 +204,17 @@ def check_rates(y: Array) -> None:
 
 
 def check_numbers(y: Any, n: int) -> tuple[Array, bool]:
-    """Targets as float64 ``(n, ...)``, at least two axes, and whether they came as ``(n,)``."""
+    """Targets as float64 ``(n, ...)``, at least two axes, and whether they came as ``(n,)``.
+
+    NaN, None, pandas.NA and what a masked array masks are not known: NaN.
+    """
     try:
-        array = np.array(y, dtype=np.float64)  # a copy: labels of a batch are read-only
+        y = _with_masks(y)
+        plain, masked = np.asarray(y), _mask(y)
+        if plain.dtype == object:
+            plain = np.where(_nothing(plain) | masked, np.nan, plain)
+        array = np.array(plain, dtype=np.float64)  # a copy: labels of a batch are read-only
+        array[masked] = np.nan
     except (TypeError, ValueError):
         raise InputError(
             "the targets of a regression must be numbers, an array (B,), (B, m) or, for windows, "

@@ -132,14 +132,30 @@ def _check_increasing(cuts: Floats, where: str) -> None:
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Windows:
-    """A rule for the cut times of each series; made by one of the four class methods."""
+    """A rule for the cut times of each series; made by one of the four class methods.
+
+    Rules are equal if they say the same.
+    """
 
     rule: Literal["count", "duration", "points", "explicit"]
     amount: float = 0.0
     cuts: tuple[npt.NDArray[Any], ...] = ()  # float64, or datetime64[ns]
     shared: bool = False
+
+    def _said(self) -> tuple[Any, ...]:
+        """All of it, as what can be compared and hashed."""
+        cuts = tuple((row.dtype.kind, tuple(row.tolist())) for row in self.cuts)
+        return (self.rule, self.amount, cuts, self.shared)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both say the same."""
+        return self._said() == other._said() if isinstance(other, Windows) else NotImplemented
+
+    def __hash__(self) -> int:
+        """Equal rules have equal hashes."""
+        return hash(self._said())
 
     @classmethod
     def by_count(cls, n: int) -> "Windows":

@@ -68,7 +68,7 @@ def run_demo(
         }
         models[name] = model
     result["seconds"] = time.perf_counter() - started
-    _report(out, result, models, train, test, seed)
+    _report(out, result, models, train, test, seed, quick)
     result["seconds"] = time.perf_counter() - started
     write_json(out / "metrics.json", result)
     return result
@@ -98,6 +98,7 @@ def _report(
     train: SeriesBatch,
     test: SeriesBatch,
     seed: int,
+    quick: bool,
 ) -> None:
     figures: list[tuple[str, str, Any]] = []
     notes = [
@@ -106,6 +107,8 @@ def _report(
         f"{result['rformer']['series_seen']:,}: this compares what a given time buys, not what "
         "either model reaches when trained to the end."
     ]
+    if quick:
+        notes = ["A small task of a few epochs, to see that all works: it compares nothing."]
     try:
         from roughformer.cli._demo_figures import demo_figures
 

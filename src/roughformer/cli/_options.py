@@ -19,6 +19,7 @@ __all__ = [
     "Threads",
     "Time",
     "Value",
+    "check_place",
     "columns_of",
     "numbers_of",
     "say",
@@ -116,6 +117,17 @@ def columns_of(
 
     names = words_of(channels) or None
     return Columns(series_id, time, channel, value, names, words_of(static))
+
+
+def check_place(path: Path | None, option: str) -> None:
+    """A file is written where a directory is; a slip in a path must not make a new one."""
+    if path is not None and not path.parent.is_dir():
+        from roughformer.errors import InputError
+
+        raise InputError(
+            f"{option}: there is no directory {str(path.parent)!r} to write {path.name!r} into; "
+            "make it first, or choose another place"
+        )
 
 
 def say(text: str) -> None:

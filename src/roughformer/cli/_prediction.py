@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from roughformer.cli._columns import Columns
 from roughformer.cli._data import Data, ids_of, read_data, stamps
+from roughformer.cli._options import check_place
 from roughformer.cli._runs import Estimator, load_model
 from roughformer.cli._scores import prediction_columns, predictions
 from roughformer.errors import InputError
@@ -28,11 +29,13 @@ def target_of(estimator: Estimator) -> str:
 
 def chosen_target(estimator: Estimator, wish: str | None) -> Any:
     """What ``--target`` names, as ``roughformer.explain`` takes it: a class, or the number of a
-    target, which may be told by its name in training; None: not said.
+    target, which may be told by its name in training; None: not said, and none of several.
     """
-    if wish is None:
-        return None
     targets = estimator.predictor_.targets
+    if wish is None and (
+        isinstance(targets, ClassTargets) or estimator.predictor_.outputs.n_outputs == 1
+    ):
+        return None
     if isinstance(targets, ClassTargets):
         known = {str(label): label for label in targets.labels.tolist()}
     else:
@@ -40,6 +43,10 @@ def chosen_target(estimator: Estimator, wish: str | None) -> Any:
         names = [name.strip() for name in target_of(estimator).split(",")]
         known = {str(k): k for k in range(n)}
         known |= {name: k for k, name in enumerate(names)} if len(names) == n else {}
+    if wish is None:
+        raise InputError(
+            f"the model predicts several targets: name one with --target, of {', '.join(known)}"
+        )
     if wish not in known:
         what = "classes" if isinstance(targets, ClassTargets) else "targets"
         raise InputError(f"--target: the model's {what} are {', '.join(known)}; got {wish!r}")
@@ -79,8 +86,9 @@ def predict_file(
     """Write a row for each series to ``out`` (None: CSV on stdout), and for each window of a causal
     model to ``windows_out``.
     """
-    for file in (out, windows_out):
+    for file, option in ((out, "--out"), (windows_out, "--windows-out")):
         _check_ending(file)
+        check_place(file, option)
     estimator = load_model(run, threads, device)
     predictor = estimator.predictor_
     if windows_out is not None and not predictor.outputs.causal:
@@ -134,7 +142,6 @@ def write_columns(columns: dict[str, Array], path: Path | None) -> None:
         return
     _check_ending(path)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         if path.suffix.lower() == ".csv":
             with pa.output_stream(str(path)) as stream:
                 pv.write_csv(table, stream, plain)

@@ -7,6 +7,8 @@ of all metrics.json: a run that has it is finished.
 import json
 import math
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from roughformer.checkpoint import load_checkpoint
 from roughformer.errors import CheckpointError, InputError
 from roughformer.estimators import RFormerClassifier, RFormerRegressor
 
-__all__ = ["load_model", "model_directory", "prepare_run", "write_json"]
+__all__ = ["load_model", "model_directory", "prepare_run", "started_run", "write_json"]
 
 _PARTS = (
     "metrics.json", "report.html", "model", "state", "log.jsonl", "log.tmp", "plots", "config.toml",
@@ -30,16 +32,12 @@ def prepare_run(out: Path, *, resume: bool, force: bool) -> None:
     if out.exists() and not out.is_dir():
         raise InputError(f"{out} is a file; choose a directory with --out")
     inside = {p.name for p in out.iterdir()} if out.exists() else set()
-    ours = {name for name in inside if name in _PARTS or name.startswith(_MEMBER)}
+    ours = {name for name in inside if _is_ours(name)}
     if resume and (ours or not inside):
         pass  # nothing is touched before it is clear that the run can go on
     elif force:
         for name in ours:
-            path = out / name
-            if path.is_dir() and not path.is_symlink():
-                shutil.rmtree(path)
-            else:
-                path.unlink(missing_ok=True)
+            _remove(out / name)
     elif "metrics.json" in inside:
         raise InputError(
             f"{out} holds a finished run; choose another directory with --out, or replace it with "
@@ -53,6 +51,38 @@ def prepare_run(out: Path, *, resume: bool, force: bool) -> None:
     elif inside:
         raise InputError(f"{out} is not empty and holds no run; choose another directory (--out)")
     out.mkdir(parents=True, exist_ok=True)
+
+
+@contextmanager
+def started_run(out: Path, *, resume: bool, force: bool) -> Iterator[None]:
+    """``prepare_run``. A run that is refused before its first state is saved leaves no traces, so
+    that the corrected command is not held back by them; what was there before stays.
+    """
+    made = [path for path in (out, *out.parents) if not path.exists()]
+    prepare_run(out, resume=resume, force=force)
+    before = {path.name for path in out.iterdir()}
+    try:
+        yield
+    except Exception:
+        if not any(out.glob("state")) and not any(out.glob(f"{_MEMBER}*/state")):
+            for path in list(out.iterdir()):
+                if path.name not in before and _is_ours(path.name):
+                    _remove(path)
+            with suppress(OSError):  # something else is in there now
+                for path in made:
+                    path.rmdir()
+        raise
+
+
+def _is_ours(name: str) -> bool:
+    return name in _PARTS or name.startswith(_MEMBER)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def model_directory(path: Path) -> Path:
@@ -87,7 +117,6 @@ def load_model(path: Path, threads: int | None = None, device: str = "cpu") -> E
 
 def write_json(path: Path, data: Any) -> None:
     """JSON that every reader takes: NaN and infinity are null."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     write_file(path, (json.dumps(_finite(data), indent=2) + "\n").encode())
 
 

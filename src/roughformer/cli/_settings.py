@@ -94,7 +94,12 @@ def parse_assignments(pairs: list[str]) -> dict[str, Any]:
 def _value(text: str) -> Any:
     try:
         return tomllib.loads(f"v = {text}")["v"]
-    except tomllib.TOMLDecodeError:
+    except tomllib.TOMLDecodeError as error:
+        if text.startswith(("{", "[")):
+            raise InputError(
+                f"--set takes values as TOML writes them, such as {{ step = 4 }} or [0.1, 0.9]; "
+                f"{text} is none: {error}"
+            ) from None
         return [_value(part.strip()) for part in text.split(",")] if "," in text else text
 
 

@@ -178,7 +178,6 @@ def write_tokens(job: TokenJob, path: Path) -> None:
 
     if len(job.batch) == 0:
         raise InputError("there are no series to take features of")
-    path.parent.mkdir(parents=True, exist_ok=True)
     job.check(path.parent)
     keep = keep_mask(job.batch.lengths, job.drop, job.seed) if job.drop else None
     if keep is not None and job.windows.rule == "points":

@@ -12,7 +12,7 @@ from roughformer.atomic import write_file
 from roughformer.cli._columns import Columns
 from roughformer.cli._data import Data, read_data
 from roughformer.cli._options import say, words_of
-from roughformer.cli._runs import prepare_run, write_json
+from roughformer.cli._runs import started_run, write_json
 from roughformer.cli._scores import figures_of, predictions, scores_of
 from roughformer.cli._settings import (
     choose_task,
@@ -81,11 +81,9 @@ def run_training(request: TrainingRequest) -> dict[str, Any]:
         say(f"{len(data.batch)} series, {data.batch.n_points:,} points, "
             f"{_count(data.batch.channels)}; {task} of {target!r}")  # fmt: skip
 
-    prepare_run(request.out, resume=request.resume, force=request.force)
     about = known.plain() | {"target": target, "task": task}
     about |= {} if chosen.group is None else {"group": chosen.group}
-    _keep_config(request, to_toml(settings, {"data": about}))
-
+    text = to_toml(settings, {"data": about})
     weights = settings.get("class_weight")
     if isinstance(weights, dict):
         settings = settings | {"class_weight": _named(weights, data.target)}
@@ -96,20 +94,28 @@ def run_training(request: TrainingRequest) -> dict[str, Any]:
         tensorboard=request.tensorboard,
         verbose=0 if request.quiet else 1,
     )
-    estimator.fit(
-        data.batch,
-        data.target,
-        groups=data.groups,
-        validation_data=None if held is None else (held.batch, held.target),
-    )
+    with started_run(request.out, resume=request.resume, force=request.force):
+        _keep_config(request, text)
+        estimator.fit(
+            data.batch,
+            data.target,
+            groups=data.groups,
+            validation_data=None if held is None else (held.batch, held.target),
+        )
     estimator.predictor_.facts["data"] = about
     estimator.save(request.out / "model")
     index = estimator.validation_index_
     # Of several members each has its own validation part, and the others were trained on it.
     if held is None and len(index) and len(estimator.member_histories_) == 1:
         held = replace(data, batch=data.batch[index], target=data.target[index])
-    parts = {name: part for name, part in (("validation", held), ("test", test)) if part}
+    scored = (("validation", held), ("test", test))
+    parts = {name: part for name, part in scored if part and _some_known(part.target)}
     return _close(request, estimator, settings, parts, data, time.perf_counter() - started)
+
+
+def _some_known(target: Array | None) -> bool:
+    """Whether there is anything to score: a regression may lack some targets."""
+    return target is not None and not (target.dtype.kind == "f" and np.isnan(target).all())
 
 
 def _count(channels: tuple[str, ...]) -> str:
@@ -265,6 +271,8 @@ def _best(history: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _members_score(members: list[list[dict[str, Any]]]) -> dict[str, float]:
-    """The mean of the members' best validation scores."""
-    best = [_best(history) for history in members]
+    """The mean of the members' best validation scores, of those that had something to validate."""
+    best = [record for record in map(_best, members) if record["valid_metric"] is not None]
+    if not best:
+        return {}
     return {best[0]["metric"]: float(np.mean([record["valid_metric"] for record in best]))}

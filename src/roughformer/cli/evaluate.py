@@ -40,6 +40,7 @@ def evaluate(
     shares = options.numbers_of(drop, "--drop")
     if not shares or not all(0 <= share < 1 for share in shares):
         raise typer.BadParameter(f"shares from 0 to below 1, got {drop!r}", param_hint="--drop")
+    options.check_place(json_file, "--json")
     estimator = load_model(run, threads, device)
     given = options.columns_of(series_id, time, channel, value, None)
     wanted = target or target_of(estimator)

@@ -47,6 +47,7 @@ def explain(
     from roughformer.explain import explain as explain_batch
     from roughformer.threads import using_threads
 
+    options.check_place(out, "--out")
     estimator = load_model(run, threads)
     chosen = chosen_target(estimator, target)
     given = options.columns_of(series_id, time, channel, value, None)
@@ -63,7 +64,7 @@ def explain(
     if out is not None:
         from roughformer.plots import plot_explanation
 
-        out.mkdir(parents=True, exist_ok=True)
+        out.mkdir(exist_ok=True)
         path = out / f"explanation_{re.sub(r'[^A-Za-z0-9.-]+', '_', name)}.png"
         plot_explanation(found, one, 0, path=path)
         options.say(f"wrote {path}")

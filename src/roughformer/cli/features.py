@@ -62,6 +62,8 @@ def features(
 
     if out.suffix.lower() not in (".parquet", ".pq"):
         raise InputError(f"cannot write {out}: the name must end in .parquet")
+    if not estimate:
+        options.check_place(out, "--out")
     if out.exists() and not (force or estimate):
         raise InputError(
             f"{out} exists; choose another name with --out, or replace it with --force"

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from roughformer.train.source import Inputs
 
-__all__ = ["at_targets", "class_counts"]
+__all__ = ["any_known", "at_targets", "class_counts", "is_known"]
 
 
 def at_targets(
@@ -21,6 +21,21 @@ def at_targets(
         return output[real], aim[:, : output.shape[1]][real]
     at = (real.sum(dim=1) - 1).clamp(min=0)
     return output[torch.arange(len(output)), at], aim
+
+
+def is_known(target: Tensor) -> Tensor:
+    """Which targets (any shape) are known: class numbers from 0 on, numbers that are not NaN."""
+    return ~target.isnan() if target.is_floating_point() else target >= 0
+
+
+def any_known(aim: Tensor, inputs: Inputs, *, per_series: int) -> bool:
+    """Whether some target is known: of a series, or of a window that is there."""
+    known = is_known(aim)
+    if aim.dim() > per_series and "mask" in inputs:
+        length = inputs["mask"].shape[1]
+        real = inputs["mask"].view(*inputs["mask"].shape, *[1] * (aim.dim() - 2))
+        known = known[:, :length] & real
+    return bool(known.any())
 
 
 def class_counts(target: Tensor, n_classes: int) -> Tensor:

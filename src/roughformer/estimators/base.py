@@ -13,15 +13,17 @@ from torch import Tensor
 
 from roughformer.baselines import PathEncoder, SampleEncoder
 from roughformer.errors import InputError
-from roughformer.estimators.aims import at_targets, class_counts
+from roughformer.estimators.aims import any_known, at_targets, class_counts, is_known
 from roughformer.estimators.fitted import FittedEstimator
 from roughformer.estimators.inputs import as_series
 from roughformer.estimators.key import training_key
 from roughformer.estimators.parts import Part, held_series, parts_of
 from roughformer.estimators.plan import Plan, plan_of
+from roughformer.kinds import unused_options
 from roughformer.predictor import Predictor, committee_of
 from roughformer.series import SeriesBatch
 from roughformer.threads import using_threads
+from roughformer.tokens import Tokenizer
 from roughformer.train import TrainConfig, TrainingData, train
 from roughformer.train.source import Inputs, Source, join
 
@@ -42,8 +44,13 @@ class RFormerEstimator(FittedEstimator):
         self, output: Tensor, aim: Tensor, valid: tuple[Inputs, Tensor] | None
     ) -> tuple[Tensor, Tensor]:
         inputs = {} if valid is None else valid[0]
-        per_series = 1 if self._task == "classification" else 2
-        return at_targets(output, aim, inputs, causal=bool(self.causal), per_series=per_series)
+        axes = self._axes_per_series
+        return at_targets(output, aim, inputs, causal=bool(self.causal), per_series=axes)
+
+    @property
+    def _axes_per_series(self) -> int:
+        """Axes of targets of which each series has one; those of each window have one more."""
+        return 1 if self._task == "classification" else 2
 
     def _kind_name(self) -> str:
         return str(self.model)
@@ -75,6 +82,7 @@ class RFormerEstimator(FittedEstimator):
             y = batch.labels
         target = self._encode_targets(y, len(batch))
         self._warn_of_little(batch)
+        self._warn_of_unused()
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         run_dir = self._run_directory()
         with using_threads(self.n_jobs):
@@ -118,21 +126,25 @@ class RFormerEstimator(FittedEstimator):
         self, batch: SeriesBatch, target: Tensor, groups: Any, seed: int
     ) -> list[tuple[Part, Part]]:
         """Training and validation part of each member."""
-        of_series = self._task == "classification" and target.dim() == 1
+        classes: npt.NDArray[np.int64] | None = target.numpy()
+        if self._task != "classification" or target.dim() > 1:
+            # Series of which something is known give their share, as a class would.
+            some = is_known(target).flatten(1).any(dim=1).long()
+            classes = some.numpy() if 0 < int(some.sum()) < len(some) else None
         parts, self.validation_index_ = parts_of(
             batch,
             target,
             members=self.members,
             fraction=self.validation,
             seed=seed,
-            classes=target.numpy() if of_series else None,
+            classes=classes,
             groups=groups,
         )
         return parts
 
     def _check_windows(self, plan: Plan, batch: SeriesBatch, target: Tensor) -> None:
         """Targets of each window must be as many as the windows, and stay with them."""
-        if target.dim() == (1 if self._task == "classification" else 2):
+        if target.dim() == self._axes_per_series:
             return
         most = plan.encoder.n_positions(batch)
         if target.shape[1] != most:
@@ -143,6 +155,13 @@ class RFormerEstimator(FittedEstimator):
         if isinstance(plan.encoder, SampleEncoder | PathEncoder) and plan.train.augment.drop[1] > 0:
             raise InputError(
                 "targets of each sample cannot be used while samples are dropped; set drop=0"
+            )
+        rule = plan.encoder.config.rule.rule if isinstance(plan.encoder, Tokenizer) else "points"
+        if plan.train.augment.warp > 0 and rule not in ("count", "points"):
+            how = "a duration" if rule == "duration" else "cut times"
+            raise InputError(
+                f"warp moves the series but not windows by {how}, so targets of each window would "
+                "be those of other times; set warp=0, or give windows by count"
             )
 
     def _plan(self, batch: SeriesBatch, target: Tensor) -> Plan:
@@ -167,6 +186,23 @@ class RFormerEstimator(FittedEstimator):
         if text:
             warnings.warn(text, UserWarning, stacklevel=4)
 
+    def _warn_of_unused(self) -> None:
+        """Name the options that were changed although the model has no use for them."""
+        usual = type(self)().get_params(deep=False)
+        changed = [
+            name
+            for name, wish in self.get_params(deep=False).items()
+            if repr(wish) != repr(usual[name])
+        ]
+        unused = unused_options(self._kind_name(), changed)
+        if unused:
+            warnings.warn(
+                f"the model {self._kind_name()!r} does not use {', '.join(unused)}: what you set "
+                "changes nothing",
+                UserWarning,
+                stacklevel=4,
+            )
+
     def _train(
         self, plan: Plan, part: Part, held: Part, seed: int, run_dir: Path | None
     ) -> tuple[Predictor, list[dict[str, Any]]]:
@@ -189,6 +225,15 @@ class RFormerEstimator(FittedEstimator):
         valid = None
         if len(held_series):
             valid = self._validation_inputs(encoder, held_series, held_target, config, seed)
+            if not any_known(valid[1], valid[0], per_series=self._axes_per_series):
+                valid = None
+                warnings.warn(
+                    "no target of the validation part is known, so nothing can be validated: the "
+                    "weights of the last epoch are kept, without calibration; give "
+                    "validation_data with targets, or set validation=0",
+                    UserWarning,
+                    stacklevel=4,
+                )
         predictor = Predictor(encoder, model, self._targets, facts=self._facts(series))
         data = TrainingData(
             source,

@@ -6,7 +6,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from sklearn.base import ClassifierMixin
-from sklearn.metrics import accuracy_score
 from sklearn.utils.validation import column_or_1d
 from torch import Tensor
 from torch.nn import functional as F
@@ -18,7 +17,7 @@ from roughformer.estimators.base import RFormerEstimator
 from roughformer.lifts import View
 from roughformer.model.outputs import OutputConfig
 from roughformer.predictor import Predictor
-from roughformer.targets import ClassTargets, check_all_known, known_labels
+from roughformer.targets import ClassTargets, check_all_known, known_labels, share_equal
 from roughformer.train.metrics import check_metric, classification_scores
 from roughformer.train.source import Inputs
 
@@ -32,8 +31,10 @@ class RFormerClassifier(ClassifierMixin, RFormerEstimator):  # type: ignore[misc
     >>> model.predict_proba(X_new, times=times_new)  # doctest: +SKIP
 
     Tokens
-        ``model``: "rformer", or a baseline ("transformer") with the same options of training;
-        ``model_options``: those that only this model has;
+        ``model``: "rformer", or a baseline ("transformer", "gru", "ode-rnn", "neural-cde",
+        "neural-rde", "state-space") with the same options of training, which reads the samples
+        and of the options below uses ``static`` only; ``model_options``: those that only this
+        model has;
         ``windows`` a count, ``rf.Windows`` or cut times; ``depth`` of the signatures; ``views``
         of the path up to each window's end and of the window; ``time``, ``lags``, ``counts``,
         ``basepoint``, ``clock``: lifts; ``observations``: words of each channel's own observations,
@@ -188,8 +189,8 @@ class RFormerClassifier(ClassifierMixin, RFormerEstimator):  # type: ignore[misc
     ) -> Self:
         """Learn from series ``X`` (anything ``SeriesBatch.of`` takes) and labels ``y (B,)``.
 
-        A causal model also takes ``y (B, L)``: a label for each window; NaN among numbers, None
-        among objects and what a masked array masks is not known and counts nowhere: so do windows
+        A causal model also takes ``y (B, L)``: a label for each window; NaN, None, pandas.NA and
+        what a masked array masks is not known and counts nowhere: so do windows
         that shorter series do not have. ``groups (B,)``: no group is both trained on and validated
         on. ``validation_data``: ``(X, y)`` or ``(X, y, times)`` instead of a part of the training
         series.
@@ -211,9 +212,12 @@ class RFormerClassifier(ClassifierMixin, RFormerEstimator):  # type: ignore[misc
         best = self.predict_proba(X, times, lengths).argmax(axis=1)
         return np.asarray(self.classes_[best])
 
-    def score(self, X: Any, y: Any, times: Any = None, lengths: Any = None) -> float:
-        """Share of series whose class is predicted right, for labels ``y (B,)``."""
-        predicted = self.predict(X, times, lengths)
+    def score(self, X: Any, y: Any = None, times: Any = None, lengths: Any = None) -> float:
+        """Share of series whose class is predicted right, for labels ``y (B,)``; None: those of
+        the series themselves.
+        """
+        batch, y = self._labelled(X, y, times, lengths)
+        predicted = self.predict(batch)
         labels, known = known_labels(y)
         if labels.shape not in (predicted.shape, (len(predicted), 1)):
             raise InputError(
@@ -221,7 +225,7 @@ class RFormerClassifier(ClassifierMixin, RFormerEstimator):  # type: ignore[misc
                 f"{labels.shape}; labels of windows are held against predict_windows"
             )
         check_all_known(known)
-        return float(accuracy_score(labels, predicted))
+        return share_equal(labels.reshape(-1), predicted)
 
     # What the base asks for
 
@@ -232,13 +236,15 @@ class RFormerClassifier(ClassifierMixin, RFormerEstimator):  # type: ignore[misc
             labels = labels[known]
             if not len(labels):
                 raise InputError("there is nothing to learn from: no window has a known label")
-        if labels.dtype.kind == "f":
-            if not np.isfinite(labels).all():
-                raise InputError("labels must not be NaN or infinite")
-            if (labels != np.round(labels)).any():
-                raise InputError(
-                    "Unknown label type: continuous numbers are no classes; use RFormerRegressor"
-                )
+        else:
+            check_all_known(known)
+        floats = [x for x in labels.ravel().tolist() if isinstance(x, float)]
+        if not np.isfinite(floats).all():
+            raise InputError("labels must not be NaN or infinite; leave such series out")
+        if (np.array(floats) != np.round(floats)).any():
+            raise InputError(
+                "Unknown label type: continuous numbers are no classes; use RFormerRegressor"
+            )
         self._targets = ClassTargets.fit(labels)
         self.classes_ = self._targets.labels
         return self._targets.numbers(y)

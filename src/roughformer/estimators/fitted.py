@@ -52,6 +52,13 @@ class FittedEstimator(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "predictor_")
         return as_series(x, times, lengths)
 
+    def _labelled(self, x: Any, y: Any, times: Any, lengths: Any) -> tuple[SeriesBatch, Any]:
+        """Series and their targets; ``y=None``: those that the series have as labels."""
+        batch = self._series(x, times, lengths)
+        if y is None and batch.labels is None:
+            raise InputError("score needs y, or series with labels")
+        return batch, batch.labels if y is None else y
+
     def _run(self, what: str, x: Any, times: Any, lengths: Any) -> Any:
         batch = self._series(x, times, lengths)
         with using_threads(self.n_jobs):
@@ -91,12 +98,14 @@ class FittedEstimator(BaseEstimator):  # type: ignore[misc]
     def save(self, directory: str | os.PathLike[str]) -> None:
         """A directory with the trained model; ``load`` reads it, no pickle is involved."""
         check_is_fitted(self, "predictor_")
+        _check_directory(directory)
         self.predictor_.facts["parameters"] = to_plain(self.get_params())
         self.predictor_.save(directory)
 
     @classmethod
     def load(cls, directory: str | os.PathLike[str], device: str = "cpu") -> Self:
         """A fitted estimator from a directory that ``save`` or a training run wrote."""
+        _check_directory(directory)
         predictor = Predictor.load(directory, device)
         if predictor.facts.get("task") != cls._task:
             raise InputError(
@@ -118,3 +127,8 @@ class FittedEstimator(BaseEstimator):  # type: ignore[misc]
         self.predictor_ = predictor
         self.n_features_in_ = len(predictor.encoder.channels)
         self.history_ = []
+
+
+def _check_directory(directory: Any) -> None:
+    if not isinstance(directory, str | os.PathLike):
+        raise InputError(f"the directory of a model must be a path, got {directory!r}")

@@ -23,7 +23,7 @@ def as_series(x: Any, times: Any = None, lengths: Any = None) -> SeriesBatch:
             "with np.nan for what was not observed"
         )
     if _is_array(x):
-        x = _numbers(np.asarray(x))
+        x = _numbers(x if isinstance(x, np.ma.MaskedArray) else np.asarray(x))
         if x.ndim < 2:
             raise InputError(
                 f"expected many series, got an array of shape {x.shape}. Reshape your data: "
@@ -39,7 +39,7 @@ def as_series(x: Any, times: Any = None, lengths: Any = None) -> SeriesBatch:
     elif _is_list_of_batches(x) and times is None and lengths is None:
         return SeriesBatch.concatenate(x)
     elif _is_list_of_flat(x):
-        x = [_numbers(np.asarray(one))[:, None] for one in x]
+        x = [_numbers(np.asanyarray(one))[:, None] for one in x]  # masks stay
     return SeriesBatch.of(x, times, lengths)
 
 

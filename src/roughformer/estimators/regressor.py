@@ -40,7 +40,8 @@ class RFormerRegressor(RegressorMixin, RFormerEstimator):  # type: ignore[misc]
     calibrate
         Standard deviations are scaled to fit the validation part.
 
-    Targets may be ``(B,)`` or ``(B, m)``, with NaN = not known.
+    Targets may be ``(B,)`` or ``(B, m)``; NaN, None, pandas.NA and what a masked array masks is
+    not known and counts nowhere.
     """
 
     _task = "regression"
@@ -229,9 +230,12 @@ class RFormerRegressor(RegressorMixin, RFormerEstimator):  # type: ignore[misc]
         levels: npt.NDArray[np.float64] = found["quantiles"]
         return levels[:, 0] if self._targets.flat else levels
 
-    def score(self, X: Any, y: Any, times: Any = None, lengths: Any = None) -> float:
-        """R², of each target by the series where it is known, then their mean."""
-        predicted = self._run("numbers", X, times, lengths)["point"]
+    def score(self, X: Any, y: Any = None, times: Any = None, lengths: Any = None) -> float:
+        """R², of each target by the series where it is known, then their mean; ``y=None``: the
+        targets are the labels of the series.
+        """
+        batch, y = self._labelled(X, y, times, lengths)
+        predicted = self._run("numbers", batch, None, None)["point"]
         true = check_numbers(y, len(predicted))[0]
         if true.shape != predicted.shape:
             raise InputError(
@@ -239,10 +243,12 @@ class RFormerRegressor(RegressorMixin, RFormerEstimator):  # type: ignore[misc]
                 "windows are held against predict_windows"
             )
         known = ~np.isnan(true)
-        if not known.any(axis=0).all():
+        count = known.sum(axis=0)
+        if (count < 2).any():
+            which = int(np.argmin(count))
             raise InputError(
-                f"target {int(np.argmin(known.any(axis=0)))} is not known for any series, so it "
-                "has no score; leave its column out, or give series where it is known"
+                f"target {which} is known for {'one' if count[which] else 'no'} series, and R² "
+                "needs at least two; leave its column out, or give series where it is known"
             )
         each = [
             r2_score(true[known[:, k], k], predicted[known[:, k], k]) for k in range(true.shape[1])

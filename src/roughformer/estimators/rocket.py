@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.linear_model import RidgeClassifierCV, RidgeCV
-from sklearn.metrics import accuracy_score, r2_score
+from sklearn.metrics import r2_score
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
@@ -21,6 +21,7 @@ from roughformer.errors import InputError
 from roughformer.estimators.inputs import as_series
 from roughformer.path import values_at
 from roughformer.series import SeriesBatch
+from roughformer.targets import check_all_known, check_numbers, known_labels, share_equal
 
 __all__ = ["RocketClassifier", "RocketRegressor"]
 
@@ -129,9 +130,7 @@ class RocketClassifier(ClassifierMixin, _Rocket):  # type: ignore[misc]
         default those of the series.
         """
         batch = as_series(X, times, lengths)
-        labels = _targets(y, batch)
-        if labels.ndim != 1:
-            raise InputError(f"labels must have shape ({len(batch)},), got {labels.shape}")
+        labels = _labels(y, batch)
         if len(np.unique(labels)) < 2:
             raise InputError("a classifier needs at least two classes, got labels of one class")
         ridge = RidgeClassifierCV(alphas=_PENALTIES)
@@ -150,9 +149,10 @@ class RocketClassifier(ClassifierMixin, _Rocket):  # type: ignore[misc]
         features = self._features(X, times, lengths)
         return np.asarray(self.ridge_.predict(features)) if len(features) else self.classes_[:0]
 
-    def score(self, X: Any, y: Any, times: Any = None, lengths: Any = None) -> float:
-        """The share of right labels."""
-        return float(accuracy_score(y, self.predict(X, times, lengths)))
+    def score(self, X: Any, y: Any = None, times: Any = None, lengths: Any = None) -> float:
+        """The share of right labels; ``y=None``: those of the series."""
+        batch = as_series(X, times, lengths)
+        return share_equal(_labels(y, batch), self.predict(batch))
 
 
 class RocketRegressor(RegressorMixin, _Rocket):  # type: ignore[misc]
@@ -171,12 +171,7 @@ class RocketRegressor(RegressorMixin, _Rocket):  # type: ignore[misc]
         by default the labels of the series.
         """
         batch = as_series(X, times, lengths)
-        numbers = _targets(y, batch).astype(np.float64)
-        if not np.isfinite(numbers).all():
-            raise InputError(
-                "targets must be finite: ridge regression has no use for a series without one; "
-                "leave these series out"
-            )
+        numbers = _numbers(y, batch)
         ridge = RidgeCV(alphas=_PENALTIES)
         self.ridge_ = make_pipeline(StandardScaler(), ridge).fit(self._fit_features(batch), numbers)
         self._shape = numbers.shape[1:]
@@ -189,19 +184,40 @@ class RocketRegressor(RegressorMixin, _Rocket):  # type: ignore[misc]
             return np.zeros((0, *self._shape))
         return np.asarray(self.ridge_.predict(features), dtype=np.float64)
 
-    def score(self, X: Any, y: Any, times: Any = None, lengths: Any = None) -> float:
-        """R²."""
-        return float(r2_score(y, self.predict(X, times, lengths)))
+    def score(self, X: Any, y: Any = None, times: Any = None, lengths: Any = None) -> float:
+        """R²; ``y=None``: of the labels of the series."""
+        batch = as_series(X, times, lengths)
+        return float(r2_score(_numbers(y, batch), self.predict(batch)))
 
 
-def _targets(y: Any, batch: SeriesBatch) -> npt.NDArray[Any]:
+def _given(y: Any, batch: SeriesBatch) -> Any:
     given = batch.labels if y is None else y
     if given is None:
         raise InputError("the target y is None; give y, or series with labels")
-    array = np.asarray(given)
-    if array.ndim == 0 or len(array) != len(batch):
-        raise InputError(f"expected a target for each of {len(batch)} series, got {array.shape}")
-    return array
+    shape = np.shape(given)
+    if not shape or shape[0] != len(batch):
+        raise InputError(f"expected a target for each of {len(batch)} series, got {shape}")
+    return given
+
+
+def _labels(y: Any, batch: SeriesBatch) -> npt.NDArray[Any]:
+    """``(B,)``, all known."""
+    labels, known = known_labels(_given(y, batch))
+    if labels.ndim != 1:
+        raise InputError(f"labels must have shape ({len(batch)},), got {labels.shape}")
+    check_all_known(known)
+    return labels
+
+
+def _numbers(y: Any, batch: SeriesBatch) -> npt.NDArray[np.float64]:
+    """``(B,)`` or ``(B, m)``, all known."""
+    numbers, flat = check_numbers(_given(y, batch), len(batch))
+    if np.isnan(numbers).any():
+        raise InputError(
+            "targets must be finite: ridge regression has no use for a series without one; "
+            "leave these series out"
+        )
+    return numbers[:, 0] if flat else numbers
 
 
 def _transform(kernels: str, n_kernels: int, n_jobs: int, seed: int) -> Any:

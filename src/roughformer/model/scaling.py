@@ -14,6 +14,7 @@ from torch import Tensor, nn
 __all__ = ["RankScale", "Scale", "Standardize", "Unscaled", "scale_of"]
 
 _KNOTS = 65
+_ROUNDING = 1e-6  # of a feature's size: values that are nearer to each other are one
 _BLOCK = 1 << 14  # tokens whose sums are taken together
 
 
@@ -86,10 +87,14 @@ class RankScale(Scale):
 
     @torch.no_grad()
     def fit(self, x: Tensor, mask: Tensor | None = None) -> None:
-        """Mid-ranks of what is known; a feature that does not vary becomes 0."""
+        """Mid-ranks of what is known; a feature that does not vary becomes 0.
+
+        Values that differ by rounding only, 1e-6 of the feature's size, have one rank: ranks would
+        blow rounding up to the size of what is told.
+        """
         rows = _rows(x, mask)
         for j in range(rows.shape[1] if len(rows) else 0):
-            column = rows[:, j][~rows[:, j].isnan()].double()
+            column = _without_rounding(rows[:, j][~rows[:, j].isnan()].double())
             value, count = torch.unique(column, return_counts=True)
             if len(value) < 2:
                 self.mean[j] = value[0] if len(value) else 0.0
@@ -136,6 +141,22 @@ class Unscaled(Scale):
     def forward(self, x: Tensor) -> Tensor:
         """(..., d) -> (..., d)."""
         return x.nan_to_num(0.0)
+
+
+def _without_rounding(column: Tensor) -> Tensor:
+    """``(N,)`` with values moved to a grid of 1e-6 of their size, or to their mean if their range
+    is less.
+
+    The size is what a tenth of them surpasses, so that outliers do not hide all else.
+    """
+    if len(column) == 0:
+        return column
+    sizes = column.abs()
+    if column.max() - column.min() <= _ROUNDING * sizes.max():
+        return column.mean().expand(len(column))
+    size = sizes.sort().values[int(0.9 * (len(sizes) - 1))]
+    step = _ROUNDING * (size if size > 0 else sizes.max())
+    return (column / step).round() * step
 
 
 def _root(value: Tensor, score: Tensor) -> Tensor:

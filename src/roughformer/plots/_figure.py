@@ -88,8 +88,9 @@ def finish(figure: Any, path: Path | None) -> Any:
         ending = os.path.splitext(os.fspath(path))[1].lower()
         try:
             figure.savefig(path, metadata={"Date": None} if ending == ".svg" else None)
-        except ValueError as error:
-            raise InputError(f"cannot save a picture as {os.fspath(path)!r}: {error}") from None
+        except (ValueError, OSError) as error:
+            why = error.strerror if isinstance(error, OSError) else error
+            raise InputError(f"cannot save a picture as {os.fspath(path)!r}: {why}") from None
     return figure
 
 

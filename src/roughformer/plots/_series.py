@@ -76,6 +76,11 @@ def plot_series(
 
 def one_series(batch: SeriesBatch, i: int) -> SeriesBatch:
     """Series i alone, or ``InputError``."""
+    if not isinstance(batch, SeriesBatch):
+        raise InputError(
+            f"a picture is drawn of a SeriesBatch, got {type(batch).__name__}; make one with "
+            "rf.SeriesBatch.of(...)"
+        )
     if not -len(batch) <= i < len(batch):
         raise InputError(f"there is no series {i}: the batch has {len(batch)}")
     return batch[int(i)]

@@ -48,6 +48,8 @@ def stamps(data: pa.Table, name: str) -> tuple[FloatTimes, np.datetime64 | None]
     column = _decoded(data, name)
     _refuse_null(column, name, "drop the row or give it a time")
     kind = column.type
+    if pt.is_null(kind):  # a table without rows: nothing tells the kind
+        return np.zeros(0), None
     if pt.is_decimal(kind):
         column = column.cast(pa.float64())
     elif pt.is_timestamp(kind) or pt.is_date(kind) or pt.is_duration(kind):
@@ -104,6 +106,8 @@ def plain(data: pa.Table, name: str) -> npt.NDArray[Any]:
 
 def _plain(column: pa.ChunkedArray, name: str) -> npt.NDArray[Any]:
     kind = column.type
+    if pt.is_null(kind) and len(column) == 0:
+        return np.zeros(0)
     if pt.is_integer(kind) or pt.is_floating(kind):
         return np.asarray(column.to_numpy())  # integers with nulls come as float64 with NaN
     _refuse_null(column, name, "fill it in or drop the row")

@@ -2,6 +2,7 @@
 
 from typing import Annotated, Any, Literal, Self
 
+import numpy as np
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 __all__ = ["Augmentation", "TrainConfig"]
@@ -9,7 +10,8 @@ __all__ = ["Augmentation", "TrainConfig"]
 
 def _as_range(rate: Any) -> Any:
     """One number is the range from itself to itself."""
-    return (rate, rate) if isinstance(rate, int | float) and not isinstance(rate, bool) else rate
+    number = isinstance(rate, int | float | np.number) and not isinstance(rate, bool)
+    return (rate, rate) if number else rate
 
 
 class Augmentation(BaseModel):

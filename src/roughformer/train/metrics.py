@@ -60,7 +60,7 @@ def classification_scores(probabilities: Array, labels: Array) -> dict[str, floa
     found = {
         "accuracy": float((guess == labels).mean()),
         "balanced_accuracy": float(np.mean(recall)),
-        "log_loss": float(-np.log(right).mean()),
+        "log_loss": float(-np.log(right).mean()) + 0.0,  # 0, not -0
         "auroc": float("nan"),
         "auprc": float("nan"),
     }
