@@ -5,6 +5,7 @@ import pytest
 import torch
 from torch import nn
 
+import controlled_cases
 import roughformer as rf
 from roughformer.baselines.cde_solver import solve
 from roughformer.baselines.neural_cde import NeuralCDE, NeuralCDEConfig, PathEncoder
@@ -13,16 +14,8 @@ from roughformer.errors import InputError
 from roughformer.words import bracket, lyndon_words
 
 
-def walks(n=3, length=33, channels=2, missing=0.0, seed=0, ragged=False):
-    rng = np.random.default_rng(seed)
-    arrays, times = [], []
-    for b in range(n):
-        size = length - (4 * b if ragged else 0)
-        x = rng.standard_normal((size, channels)).cumsum(axis=0)
-        x[rng.random(x.shape) < missing] = np.nan
-        arrays.append(x)
-        times.append(np.cumsum(rng.uniform(0.2, 2.0, size)))
-    return rf.SeriesBatch.from_arrays(arrays, times)
+def walks(length=33, **options):
+    return controlled_cases.walks(length=length, shorter=4, **options)
 
 
 def model_of(encoder, seed=0, **options):

@@ -1,6 +1,7 @@
 """What a fitted estimator does whatever its task: run, explain, save, load."""
 
 import os
+from abc import abstractmethod
 from typing import Any, Literal, Self
 
 from sklearn.base import BaseEstimator
@@ -36,9 +37,9 @@ class FittedEstimator(BaseEstimator):  # type: ignore[misc]
         """
         return cls(**(preset(name, cls._task) | changes))
 
+    @abstractmethod
     def _readable(self, output: Tensor) -> Any:
         """Outputs of the model as its user reads them."""
-        raise NotImplementedError
 
     def __sklearn_tags__(self) -> Any:
         """What scikit-learn may expect: missing values, and arrays ``(B, L)`` and ``(B, C, L)``."""
