@@ -67,8 +67,8 @@ def sine(found: dict[str, Any]) -> str:
     return (
         "## Sine: which frequency?\n\n`python experiments/sine.py`. 100 classes, 1,000 training "
         "series of 2,000 points (a fifth for validation), 1,000 test series; dropped points are "
-        "drawn anew for every test (three draws). Nothing is trained again for another share. Times "
-        "are on the page of the paper's experiments: here the machine had other work.\n\n"
+        "drawn anew for every test (three draws). Nothing is trained again for another share. "
+        "Times are on the page of the paper's experiments: here the machine had other work.\n\n"
         f"{table(head, cells)}\n![Accuracy against points dropped](images/sine_dropping.png)\n\n"
         f"{where(found)}"
     )
