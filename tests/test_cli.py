@@ -134,7 +134,12 @@ def test_ctrl_c_is_one_line_and_exit_code_130(monkeypatch, tmp_path):
         time.sleep(5)
 
     monkeypatch.setattr("roughformer.cli._demo.say", stop)
-    done = roughformer("demo", "--quick", "--out", tmp_path / "demo")
+    # A shell's background jobs are born deaf to Ctrl-C, and so would be the tests in one.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        done = roughformer("demo", "--quick", "--out", tmp_path / "demo")
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert done.code == 130
     assert done.err.strip() == "roughformer: interrupted"
 
