@@ -42,7 +42,7 @@ RECIPES: dict[str, dict[str, Any]] = {
     # Known patients: an ordinary model, which may recognise them.
     "random": {
         "drop": (0.0, 0.5), "draws": 3, "epochs": 30, "batch_size": 64, "views": ("local",),
-        "d_model": 128,
+        "d_model": 128, "basepoint": False,
     },
 }  # fmt: skip
 
