@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from roughformer.signatures.features import memory_estimate as memory_estimate
     from roughformer.signatures.library import engine_info as engine_info
     from roughformer.signatures.running import RunningSignatures as RunningSignatures
+    from roughformer.stream import Stream as Stream
+    from roughformer.stream import StreamBatch as StreamBatch
     from roughformer.tokens import SpectrumConfig as SpectrumConfig
     from roughformer.tokens import TokenConfig as TokenConfig
     from roughformer.tokens import Tokenizer as Tokenizer
@@ -65,6 +67,7 @@ _HOME = {
     "signatures.features": "feature_count feature_names memory_estimate",
     "signatures.library": "engine_info",
     "signatures.running": "RunningSignatures",
+    "stream": "Stream StreamBatch",
     "tokens": "SpectrumConfig TokenConfig Tokenizer",
     "windows": "Windows",
 }

@@ -58,7 +58,7 @@ class ModelKind:
 # Options of an estimator that make the tokens, and the shape, of an RFormer.
 _TOKENS = (
     "windows", "depth", "views", "logsignature", "time", "lags", "counts", "basepoint", "clock",
-    "observations", "spectrum",
+    "observations", "spectrum", "context",
 )  # fmt: skip
 _SHAPE = (
     "d_model", "n_heads", "n_layers", "dropout", "input_dropout", "wide", "wide_dropout", "scaling",
@@ -74,6 +74,7 @@ def _attention_config(
         n_static=len(encoder.static),
         n_spectrum=encoder.n_spectrum,
         n_wide_features=getattr(encoder, "n_summary", None),
+        context=encoder.config.context,
         **(model | output | own),
     )
 

@@ -143,11 +143,12 @@ class Windows:
     amount: float = 0.0
     cuts: tuple[npt.NDArray[Any], ...] = ()  # float64, or datetime64[ns]
     shared: bool = False
+    exact: bool = False
 
     def _said(self) -> tuple[Any, ...]:
         """All of it, as what can be compared and hashed."""
         cuts = tuple((row.dtype.kind, tuple(row.tolist())) for row in self.cuts)
-        return (self.rule, self.amount, cuts, self.shared)
+        return (self.rule, self.amount, cuts, self.shared, self.exact)
 
     def __eq__(self, other: object) -> bool:
         """Whether both say the same."""
@@ -163,16 +164,22 @@ class Windows:
         return cls("count", whole_number(n, "the number of windows", 1))
 
     @classmethod
-    def by_duration(cls, seconds: float | timedelta | np.timedelta64) -> "Windows":
+    def by_duration(
+        cls, seconds: float | timedelta | np.timedelta64, *, exact: bool = False
+    ) -> "Windows":
         """Windows of a given duration, in the unit of the times (seconds for dates), from each
         series' first point on; the last one is shorter if the span is not a multiple.
+
+        A rest that may be rounding (a billionth of a window) belongs to the window before it;
+        ``exact``: it is a window too. Only then are the windows of a series that goes on those of
+        the series so far.
         """
         if isinstance(seconds, timedelta):
             seconds = seconds.total_seconds()
         if isinstance(seconds, np.timedelta64):
             seconds = float(seconds / np.timedelta64(1, "ns")) / 1e9
         length = real_number(seconds, "the duration of a window", "positive", positive=True)
-        return cls("duration", length)
+        return cls("duration", length, exact=bool(exact))
 
     @classmethod
     def by_points(cls, n: int) -> "Windows":
@@ -225,8 +232,7 @@ class Windows:
             flat = (span[:, None] * (np.arange(n + 1) / n)[None, :]).ravel()
             n_default = n
         else:
-            # Allow for rounding: 0.3 / 0.1 is three windows, not three and a sliver.
-            number = np.maximum(np.ceil(span / self.amount * (1 - 1e-12) - 1e-9), 1)
+            number = self._how_many(span)
             longest = span.max(initial=0.0)
             _check_number(
                 float(number.sum()), f"windows of {self.amount:g} over spans of up to {longest:g}"
@@ -240,6 +246,17 @@ class Windows:
             return Cuts(flat, zeros, np.full(n_series, counts[0]), start, shared=True)
         starts = np.cumsum(counts + 1) - (counts + 1)
         return Cuts(flat, starts, counts, start, shared=False, n_default=n_default)
+
+    def _how_many(self, span: Floats) -> Floats:
+        """Windows by duration that series of these spans have."""
+        if not self.exact:
+            # Allow for rounding: 0.3 / 0.1 is three windows, not three and a sliver.
+            return np.asarray(np.maximum(np.ceil(span / self.amount * (1 - 1e-12) - 1e-9), 1))
+        number = np.ceil(span / self.amount)
+        # The quotient is rounded; whether a cut lies before the end is not.
+        number -= (number - 1) * self.amount >= span
+        number += number * self.amount < span
+        return np.asarray(np.maximum(number, 1))
 
     def _by_points(self, batch: SeriesBatch) -> Cuts:
         n = int(self.amount)

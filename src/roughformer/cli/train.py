@@ -68,6 +68,10 @@ def train(
     causal: Annotated[
         bool | None, _option("Predict at every window from the past only.", _TRAINING)
     ] = None,
+    context: Annotated[
+        int | None,
+        _option("Windows that a causal model looks back (default: of a usual series).", _TRAINING),
+    ] = None,
     rate_like: Annotated[
         bool | None, _option("The target is a rate, per unit of time.", _TRAINING)
     ] = None,
@@ -122,6 +126,7 @@ def train(
         "views": options.words_of(views) or None,
         "model": model,
         "causal": causal,
+        "context": context,
         "rate_like": rate_like,
         "uncertainty": uncertainty,
         "drop": None if drop is None else _drop(drop),

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from roughformer.checks import whole_number
 from roughformer.errors import InputError
 from roughformer.series import SeriesBatch
 from roughformer.tokens import SpectrumConfig, TokenConfig
@@ -32,7 +33,8 @@ def token_config(batch: SeriesBatch, options: dict[str, Any], causal: bool) -> T
     16 points, and none for causal models, because it is of the whole path. basepoint: a signature
     forgets the level that a path starts from; it is kept if in some channel both the means of the
     series and their first values have 5 % of the variance. Series that have been centred
-    or that all start from one level have no level to keep.
+    or that all start from one level have no level to keep. context: of a causal model the windows
+    of a usual series, if windows are such that a series may go on: by duration or points.
     """
     chosen = dict(options)
     # What is never "auto" is checked before it is used.
@@ -79,6 +81,7 @@ def token_config(batch: SeriesBatch, options: dict[str, Any], causal: bool) -> T
             count = min(1024 if axis == "linear" else 256, max(_MOST_POWERS // channels, 16))
             chosen["spectrum"] = SpectrumConfig(axis=axis, count=count)
     chosen["hold"] = causal
+    chosen["context"] = _context(chosen["context"], chosen["windows"], batch, causal)
     if causal and chosen["time"] == "span":
         raise InputError(
             "a causal model cannot tell time as a share of the series' span, which is not known "
@@ -90,6 +93,21 @@ def token_config(batch: SeriesBatch, options: dict[str, Any], causal: bool) -> T
             "leave spectrum= out"
         )
     return TokenConfig(**chosen)
+
+
+def _context(wish: Any, windows: Any, batch: SeriesBatch, causal: bool) -> int | None:
+    if not causal:
+        if wish not in ("auto", None):
+            raise InputError("context is for causal models; set causal=True, or leave it out")
+        return None
+    if wish is None:
+        return None
+    if isinstance(wish, str):
+        if wish != "auto":
+            raise InputError(f"context must be 'auto', None or a number of windows, got {wish!r}")
+        goes_on = TokenConfig(windows=windows).rule.rule in ("duration", "points")
+        return round(_n_windows(windows, batch)) if goes_on else None
+    return whole_number(wish, "context, a number of windows,", 1)
 
 
 def _median_span(batch: SeriesBatch) -> float:

@@ -46,7 +46,8 @@ class RFormerClassifier(ClassifierMixin, RFormerEstimator):  # type: ignore[misc
         ``d_model``, ``n_heads``, ``n_layers``, ``dropout``, ``input_dropout``, ``pooling``;
         ``wide``, ``wide_dropout``: small networks of that width from the last token to answers
         of their own; ``scaling``: of features, ``"standard"``, by ``"rank"`` or ``"none"``;
-        ``causal=True`` predicts at every window end from the past only (``predict_windows``).
+        ``causal=True`` predicts at every window end from the past only (``predict_windows``),
+        from the last ``context`` windows (None: all since the start).
     Training
         ``epochs``, ``batch_size``, ``learning_rate``, ``weight_decay``, ``schedule``,
         ``patience``, ``max_seconds`` (stop then, the schedule compressed to it);
@@ -96,6 +97,7 @@ class RFormerClassifier(ClassifierMixin, RFormerEstimator):  # type: ignore[misc
         scaling: Literal["auto", "standard", "rank", "none"] = "auto",
         pooling: Literal["mean", "attention", "last"] = "mean",
         causal: bool = False,
+        context: int | Literal["auto"] | None = "auto",
         epochs: int = 60,
         batch_size: int = 32,
         learning_rate: float = 2e-3,
@@ -149,6 +151,7 @@ class RFormerClassifier(ClassifierMixin, RFormerEstimator):  # type: ignore[misc
         self.scaling = scaling
         self.pooling = pooling
         self.causal = causal
+        self.context = context
         self.epochs = epochs
         self.batch_size = batch_size
         self.learning_rate = learning_rate

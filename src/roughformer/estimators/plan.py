@@ -17,7 +17,7 @@ __all__ = ["Plan", "one_line", "plan_of"]
 
 _TOKENS = (
     "windows", "depth", "views", "time", "lags", "counts", "basepoint", "clock",
-    "observations", "spectrum", "static",
+    "observations", "spectrum", "static", "context",
 )  # fmt: skip
 _MODEL = (
     "d_model", "n_heads", "n_layers", "dropout", "input_dropout", "wide",

@@ -73,6 +73,7 @@ class RFormerRegressor(RegressorMixin, RFormerEstimator):  # type: ignore[misc]
         scaling: Literal["auto", "standard", "rank", "none"] = "auto",
         pooling: Literal["mean", "attention", "last"] = "mean",
         causal: bool = False,
+        context: int | Literal["auto"] | None = "auto",
         epochs: int = 60,
         batch_size: int = 32,
         learning_rate: float = 2e-3,
@@ -128,6 +129,7 @@ class RFormerRegressor(RegressorMixin, RFormerEstimator):  # type: ignore[misc]
         self.scaling = scaling
         self.pooling = pooling
         self.causal = causal
+        self.context = context
         self.epochs = epochs
         self.batch_size = batch_size
         self.learning_rate = learning_rate

@@ -8,6 +8,8 @@ from torch.nn import functional as F
 
 __all__ = ["Attention", "Block", "TimeEncoding", "attention_mask"]
 
+_NARROW = 4  # contexts that a series is long from which on only the band is looked at
+
 
 class TimeEncoding(nn.Module):
     """Times ``(B, L)`` -> ``(B, L, d)``: a linear map of t and of sin and cos of 2^j π t.
@@ -32,17 +34,27 @@ class TimeEncoding(nn.Module):
 
 
 def attention_mask(
-    mask: Tensor | None, length: int, causal: bool, device: torch.device
+    mask: Tensor | None,
+    length: int,
+    causal: bool,
+    device: torch.device,
+    context: int | None = None,
 ) -> Tensor | None:
     """What may be attended to: ``(B or 1, 1, L, L)``, True = yes; None if everything may.
 
-    A padded token attends to itself, so that its softmax is not empty; nothing reads it.
+    With a ``context``, only the last so many tokens up to each; where that is a narrow band, which
+    ``Attention`` cuts out itself, ``(B, L)``, the tokens that may. A padded token attends to
+    itself, so that its softmax is not empty; nothing reads it.
     """
     if mask is None and not causal:
         return None
+    if context is not None and length > _NARROW * context:
+        return torch.ones(1, length, dtype=torch.bool, device=device) if mask is None else mask
     allowed = torch.ones(1, length, length, dtype=torch.bool, device=device)
     if causal:
         allowed = allowed.tril()
+    if context is not None:
+        allowed = allowed.triu(1 - context)
     if mask is not None:
         itself = torch.eye(length, dtype=torch.bool, device=device)
         allowed = (allowed & mask.unsqueeze(1)) | itself
@@ -50,24 +62,64 @@ def attention_mask(
 
 
 class Attention(nn.Module):
-    """Multi-head softmax attention: softmax(Q Kᵀ / √d') V for each head."""
+    """Multi-head softmax attention: softmax(Q Kᵀ / √d' + b) V for each head.
 
-    def __init__(self, d_model: int, n_heads: int, dropout: float) -> None:
+    b is 0, or with a ``context`` of m tokens a learned number for each age 0 ... m-1 of a token:
+    who slides along an endless series knows how long ago a token was, not how late it is.
+    """
+
+    def __init__(
+        self, d_model: int, n_heads: int, dropout: float, context: int | None = None
+    ) -> None:
         """One linear map to queries, keys and values together; ``dropout`` of the weights."""
         super().__init__()
         self.n_heads, self.dropout = n_heads, dropout
         self.to_qkv = nn.Linear(d_model, 3 * d_model)
         self.out = nn.Linear(d_model, d_model)
+        self.age = None if context is None else nn.Parameter(torch.zeros(n_heads, context))
 
-    def forward(self, x: Tensor, allowed: Tensor | None) -> Tensor:
-        """(B, L, d), (B, 1, L, L) -> (B, L, d)."""
+    def split(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """(B, L, d) -> queries, keys and values, each (B, heads, L, d')."""
         batch, length, width = x.shape
         qkv = self.to_qkv(x).view(batch, length, 3, self.n_heads, width // self.n_heads)
-        q, k, v = qkv.permute(2, 0, 3, 1, 4)  # each (B, heads, L, d')
-        rate = self.dropout if self.training else 0.0
-        mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=allowed, dropout_p=rate)
-        joined: Tensor = self.out(mixed.transpose(1, 2).reshape(batch, length, width))
+        q, k, v = qkv.permute(2, 0, 3, 1, 4)
+        return q, k, v
+
+    def join(self, mixed: Tensor) -> Tensor:
+        """(B, heads, L, d') -> (B, L, d)."""
+        joined: Tensor = self.out(mixed.transpose(1, 2).flatten(-2))
         return joined
+
+    def forward(self, x: Tensor, allowed: Tensor | None) -> Tensor:
+        """(B, L, d), ``attention_mask`` -> (B, L, d)."""
+        q, k, v = self.split(x)
+        rate = self.dropout if self.training else 0.0
+        if allowed is not None and allowed.dim() == 2:
+            return self.join(self._banded(q, k, v, allowed, rate))
+        weight = allowed if self.age is None else self._by_age(allowed, x.shape[1])
+        return self.join(F.scaled_dot_product_attention(q, k, v, attn_mask=weight, dropout_p=rate))
+
+    def _banded(self, q: Tensor, k: Tensor, v: Tensor, real: Tensor, rate: float) -> Tensor:
+        """The same in memory that grows with L · context, not L²: ``real (B or 1, L)``."""
+        assert self.age is not None
+        size = self.age.shape[1]
+        # The band of token i is i-m+1 ... i, the oldest first: (B, heads, L, d', m).
+        k, v = (F.pad(x, (0, 0, size - 1, 0)).unfold(2, size, 1) for x in (k, v))
+        there = F.pad(real, (size - 1, 0)).unfold(1, size, 1).clone()  # (B, L, m)
+        there[..., -1] = True
+        score = (q.unsqueeze(-2) @ k).squeeze(-2) * q.shape[-1] ** -0.5
+        score = (score + self.age.flip(1).unsqueeze(1)).masked_fill(~there.unsqueeze(1), -math.inf)
+        weight = F.dropout(score.softmax(dim=-1), rate)
+        return (v @ weight.unsqueeze(-1)).squeeze(-1)
+
+    def _by_age(self, allowed: Tensor | None, length: int) -> Tensor:
+        """What is added to scores, ``(B or 1, heads, L, L)``; -inf where nothing may be seen."""
+        assert self.age is not None
+        assert allowed is not None
+        place = torch.arange(length, device=allowed.device)
+        old = (place.unsqueeze(1) - place).clamp(0, self.age.shape[1] - 1)
+        added: Tensor = self.age[:, old].unsqueeze(0)
+        return added.masked_fill(~allowed, -math.inf)
 
 
 class Block(nn.Module):
@@ -80,11 +132,12 @@ class Block(nn.Module):
         d_feedforward: int,
         dropout: float,
         attention_dropout: float,
+        context: int | None = None,
     ) -> None:
         """Norms come before what they feed, which trains without warm-up tricks."""
         super().__init__()
         self.norm_attention = nn.LayerNorm(d_model)
-        self.attention = Attention(d_model, n_heads, attention_dropout)
+        self.attention = Attention(d_model, n_heads, attention_dropout, context)
         self.norm_mlp = nn.LayerNorm(d_model)
         self.mlp = nn.Sequential(
             nn.Linear(d_model, d_feedforward),
@@ -96,6 +149,10 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor, allowed: Tensor | None) -> Tensor:
         """(B, L, d), (B, 1, L, L) -> (B, L, d)."""
-        x = x + self.drop(self.attention(self.norm_attention(x), allowed))
+        return self.finish(x, self.attention(self.norm_attention(x), allowed))
+
+    def finish(self, x: Tensor, attended: Tensor) -> Tensor:
+        """What follows attention."""
+        x = x + self.drop(attended)
         moved: Tensor = x + self.drop(self.mlp(self.norm_mlp(x)))
         return moved

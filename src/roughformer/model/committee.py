@@ -35,7 +35,10 @@ class Committee(nn.Module):
 
     def forward(self, **inputs: Tensor) -> Tensor:
         """As a member's, for the same inputs."""
-        answers = torch.stack([member(**inputs) for member in self.members])
+        return self.joined(torch.stack([member(**inputs) for member in self.members]))
+
+    def joined(self, answers: Tensor) -> Tensor:
+        """What the members say together: ``(M, ...)`` -> ``(...)``."""
         config = self.config
         if config.uncertainty == "gaussian":
             # The variance of the mixture: what members say, and how far they are apart.

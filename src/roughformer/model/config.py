@@ -42,6 +42,12 @@ class RFormerConfig(OutputConfig):
     pooling: Literal["mean", "attention", "last"] = Field(
         "mean", description="How windows become one vector; a causal model has no pooling."
     )
+    context: int | None = Field(
+        None,
+        ge=1,
+        description="A window attends to the last so many up to itself, and knows how long ago "
+        "they were instead of how late it is; None: to all before it. For causal models.",
+    )
     n_time_waves: int = Field(8, ge=0, description="Octaves of the encoding of window times.")
     n_static: int = Field(0, ge=0, description="Covariates that do not change with time.")
     n_spectrum: int = Field(
@@ -55,4 +61,6 @@ class RFormerConfig(OutputConfig):
             raise ValueError(
                 f"d_model must be a multiple of n_heads, got {self.d_model} and {self.n_heads}"
             )
+        if self.context is not None and not self.causal:
+            raise ValueError("a context of windows is for causal models; set causal=True")
         return self

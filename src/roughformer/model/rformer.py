@@ -27,12 +27,13 @@ class RFormer(nn.Module):
         width = config.d_model
         self.standardize = scale_of(config.scaling, config.n_features, config.clip)
         self.embed = nn.Linear(config.n_features, width)
-        self.time = TimeEncoding(width, config.n_time_waves)
+        self.time = None if config.context else TimeEncoding(width, config.n_time_waves)
         hidden = config.d_feedforward or 2 * width
         drop = config.dropout
         of_weights = drop if config.attention_dropout is None else config.attention_dropout
         self.blocks = nn.ModuleList(
-            Block(width, config.n_heads, hidden, drop, of_weights) for _ in range(config.n_layers)
+            Block(width, config.n_heads, hidden, drop, of_weights, config.context)
+            for _ in range(config.n_layers)
         )
         self.pool = None if config.causal else Pooling(width, config.pooling)
         self.standardize_static = Standardize(config.n_static, config.clip)
@@ -81,16 +82,9 @@ class RFormer(nn.Module):
 
         Returns ``(B, n_outputs[, k])``, or ``(B, L, n_outputs[, k])`` if causal; see ``Head``.
         """
-        features = self.input_drop(self.standardize(tokens))
-        x = self.embed(features) + self.time(times)
-        known = None
-        if self.embed_static is not None:
-            if static is None:
-                raise ValueError(f"this model takes {self.config.n_static} static covariates")
-            # Not known = the mean of the training part, which standardises to 0.
-            known = self.standardize_static(static)
-            x = x + self.embed_static(known).unsqueeze(1)
-        allowed = attention_mask(mask, x.shape[1], self.config.causal, x.device)
+        x, known = self.embedded(tokens, times, static)
+        config = self.config
+        allowed = attention_mask(mask, x.shape[1], config.causal, x.device, config.context)
         for block in self.blocks:
             x = block(x, allowed)
         if self.pool is not None:
@@ -100,11 +94,34 @@ class RFormer(nn.Module):
                 raise ValueError("this model takes the spectrum of the paths")
             powers = self.input_drop(self.standardize_spectrum(spectrum.flatten(-2)))
             x = x + self.embed_spectrum(powers)
+        return self.answer(x, self._last(tokens, mask), known, separate)
+
+    def embedded(
+        self, tokens: Tensor, times: Tensor, static: Tensor | None
+    ) -> tuple[Tensor, Tensor | None]:
+        """What goes into the blocks, ``(B, L, d)``, and the standardised covariates."""
+        x = self.embed(self.input_drop(self.standardize(tokens)))
+        if self.time is not None:
+            x = x + self.time(times)
+        if self.embed_static is None:
+            return x, None
+        if static is None:
+            raise ValueError(f"this model takes {self.config.n_static} static covariates")
+        # Not known = the mean of the training part, which standardises to 0.
+        known = self.standardize_static(static)
+        return x + self.embed_static(known).unsqueeze(1), known
+
+    def answer(
+        self, x: Tensor, seen: Tensor, known: Tensor | None, separate: bool = False
+    ) -> Tensor:
+        """From what the blocks say ``(B, [L,] d)`` and the tokens ``seen`` by the networks beside
+        them to the output; ``known``: standardised covariates ``(B, n_static)``.
+        """
         output: Tensor = self.head(x)
         if self.wide is None:
             return output
         assert self.standardize_last is not None
-        last = self.standardize_last(self._last(tokens, mask))
+        last = self.standardize_last(seen)
         if known is not None:
             if self.config.causal:
                 known = known.unsqueeze(1).expand(-1, last.shape[1], -1)
@@ -130,7 +147,7 @@ class RFormer(nn.Module):
         if mask is None:
             return seen[:, -1]
         at = (mask.sum(dim=1) - 1).clamp(min=0)
-        return seen[torch.arange(len(seen), device=seen.device), at]
+        return seen[torch.arange(seen.shape[0], device=seen.device), at]
 
     @torch.no_grad()
     def fit_scaling(self, inputs: dict[str, Tensor]) -> None:

@@ -36,8 +36,11 @@ def plain_windows(windows: Any) -> Any:
     return tuple(float(t) for t in rule.cuts[0])
 
 
-def _of_dict(windows: dict[Any, Any]) -> Windows:
-    makers = {"duration": Windows.by_duration, "points": Windows.by_points}
+def _of_dict(windows: dict[Any, Any], exact: bool = False) -> Windows:
+    makers = {
+        "duration": lambda amount: Windows.by_duration(amount, exact=exact),
+        "points": Windows.by_points,
+    }
     if len(windows) != 1 or next(iter(windows)) not in makers:
         raise InputError(
             "windows as a dict have one entry, {'duration': d} or {'points': n}, got "
@@ -116,6 +119,11 @@ class TokenConfig(BaseModel):
         description="Gaps are filled with the last value, which is held up to each window's end, "
         "so that a window tells nothing of what comes after it.",
     )
+    context: int | None = Field(
+        None,
+        ge=1,
+        description="The global view is over the last so many windows; None: since the start.",
+    )
     observations: bool = Field(
         False,
         description="Words of each channel on the clock of its own observations: for series that "
@@ -132,6 +140,8 @@ class TokenConfig(BaseModel):
             raise ValueError("clock words belong to the local view; add it, or set clock to 0")
         if self.hold and self.counts:
             raise ValueError("held paths have no gaps to count between; use observations=True")
+        if self.context is not None and not self.hold:
+            raise ValueError("a context of windows belongs to causal models, whose paths hold")
         if self.depth == 0 and not self.observations:
             raise ValueError("depth 0 leaves no tokens; it is for observations=True only")
         if any(not np.isfinite(lag) or lag <= 0 for lag in self.lags):
@@ -144,5 +154,5 @@ class TokenConfig(BaseModel):
         if isinstance(self.windows, int):
             return Windows.by_count(self.windows)
         if isinstance(self.windows, dict):
-            return _of_dict(dict(self.windows))
+            return _of_dict(dict(self.windows), exact=self.hold)
         return Windows.explicit(self.windows)

@@ -6,7 +6,7 @@ value, and at each cut stands a point with the last value: all that a window say
 end.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,7 @@ from roughformer.path import locate
 from roughformer.series import SeriesBatch
 from roughformer.windows import Cuts, Windows
 
-__all__ = ["PlacedWindows", "held_at_cuts", "last_values"]
+__all__ = ["PlacedWindows", "held_at_cuts", "last_values", "values_at_cuts"]
 
 
 @dataclass(frozen=True)
@@ -46,35 +46,33 @@ def last_values(batch: SeriesBatch) -> npt.NDArray[np.floating]:
     return np.where(known, filled, values.dtype.type(0))
 
 
-def held_at_cuts(batch: SeriesBatch, cuts: Cuts) -> SeriesBatch:
-    """The batch without gaps, with one point more at each cut behind the first point.
+def held_at_cuts(batch: SeriesBatch, cuts: Cuts) -> tuple[SeriesBatch, Cuts]:
+    """The batch without gaps, with one point more at each cut behind the first point, and its cuts.
 
-    Static covariates, names and ids stay; labels do not.
+    Times count from the first point of each series: there a cut and a point that differ stay apart,
+    however large the stamps. Static covariates, names and ids stay; labels do not.
     """
     values = last_values(batch)
     n, most = len(batch), cuts.most
     start = batch.span[0]
-    edges = cuts.since(start)  # (B, L + 1), from the first point of each series
+    since = batch.times - np.repeat(start, batch.lengths)
+    edges = cuts.since(start)  # (B, L + 1)
     column = np.arange(most + 1)[None, :]
     real = column <= cuts.n_windows[:, None]
     # Cuts behind the last point too: time goes on there, as it would if more points came later.
     owner, at = np.nonzero(real & (edges > 0))
-    when = edges[owner, at]
+    new = edges[owner, at]
     begin, size = batch.offsets[:-1][owner], batch.lengths[owner]
-    before = locate(batch.times, begin, size, when)
-    new = start[owner] + when
-    after = batch.times[begin + np.minimum(before + 1, size - 1)]
-    # Rounding may put a cut onto a point: then it is there already.
-    fresh = (new > batch.times[begin + before]) & ((new < after) | (before == size - 1))
-    fresh[1:] &= (new[1:] > new[:-1]) | (owner[1:] != owner[:-1])
+    before = locate(since, begin, size, new)
+    fresh = new > since[begin + before]  # not on a point
     owner, new, before, begin = owner[fresh], new[fresh], before[fresh], begin[fresh]
     # New points go behind the point before them; both lists are in order already.
     position = begin + before + 1
-    times = np.insert(batch.times, position, new)
+    times = np.insert(since, position, new)
     held = np.insert(values, position, values[begin + before], axis=0)
     lengths = batch.lengths + np.bincount(owner, minlength=n)
     offsets = np.concatenate([[0], np.cumsum(lengths)])
-    return SeriesBatch(
+    path = SeriesBatch(
         times,
         held,
         offsets,
@@ -83,3 +81,17 @@ def held_at_cuts(batch: SeriesBatch, cuts: Cuts) -> SeriesBatch:
         static=batch.static,
         static_names=list(batch.static_names) or None,
     )
+    return path, replace(cuts, origin=cuts.shift(start))
+
+
+def values_at_cuts(held: SeriesBatch, cuts: Cuts) -> npt.NDArray[np.floating]:
+    """Values ``(B, L + 1, C)`` of paths from ``held_at_cuts`` at their cuts; the last one repeated
+    where a series has fewer windows.
+    """
+    edges = cuts.since(held.span[0])
+    n, m = edges.shape
+    series = np.repeat(np.arange(n), m)
+    begin, size = held.offsets[:-1][series], held.lengths[series]
+    at = locate(held.times, begin, size, edges.ravel())
+    values: npt.NDArray[np.floating] = held.values[begin + at].reshape(n, m, -1)
+    return values

@@ -1,5 +1,6 @@
 """Tokenizer: a token configuration with what it took from the training part."""
 
+import math
 from typing import Any, Self
 
 import numpy as np
@@ -12,13 +13,16 @@ from roughformer.errors import InputError
 from roughformer.lifts import Basepoint, Clock, Counts, Lag, Lift, Time, View
 from roughformer.series import SeriesBatch
 from roughformer.signatures.api import multiview_signature
-from roughformer.signatures.features import feature_count, feature_names, layout_of
+from roughformer.signatures.features import Layout, feature_count, feature_names, layout_of
+from roughformer.signatures.twin import lyndon_logarithm, multiply
 from roughformer.tokens.config import TokenConfig
-from roughformer.tokens.holding import PlacedWindows, held_at_cuts
+from roughformer.tokens.context import as_levels, as_words, jump, sliding_products
+from roughformer.tokens.holding import PlacedWindows, held_at_cuts, values_at_cuts
 from roughformer.tokens.observations import WORDS, ValueRange, observation_words
 from roughformer.tokens.spectrum import log_power, spectrum_range
 from roughformer.tokens.static import StaticEncoder
 from roughformer.tokens.thinning import thinned
+from roughformer.windows import Cuts
 from roughformer.words import all_words, lyndon_words
 
 __all__ = ["Tokenizer", "check_series"]
@@ -35,6 +39,9 @@ class Tokenizer(BaseModel):
     static_encoder: StaticEncoder = StaticEncoder()
     recent: int = Field(1, ge=1, description="Windows that count as recent: half of the median.")
     value_range: ValueRange | None = Field(None, description="Of the channels, with observations.")
+    window_duration: float | None = Field(
+        None, gt=0, description="Usual duration of a window, where paths hold: that of its clocks."
+    )
 
     @classmethod
     def fit(cls, config: TokenConfig, batch: SeriesBatch) -> Self:
@@ -48,13 +55,15 @@ class Tokenizer(BaseModel):
         if config.spectrum is not None:
             fitted = spectrum_range(config.spectrum, batch)
             config = config.model_copy(update={"spectrum": fitted})
+        cuts = config.rule.place(batch)
         return cls(
             config=config,
             channels=batch.channels,
             time_unit=unit,
             static_encoder=StaticEncoder.fit(batch, config.static),
-            recent=max(int(np.median(config.rule.place(batch).n_windows)) // 2, 1),
+            recent=max(int(np.median(cuts.n_windows)) // 2, 1),
             value_range=ValueRange.fit(batch) if config.observations else None,
+            window_duration=_usual_duration(config, cuts, unit) if config.hold else None,
         )
 
     @property
@@ -69,9 +78,20 @@ class Tokenizer(BaseModel):
             shared.append(Counts())
         if config.basepoint:
             shared.append(Basepoint())
-        local = [*shared, Clock(config.clock)] if config.clock else shared
+        local = [*shared, self._clock] if config.clock else shared
         every: dict[View, tuple[Lift, ...]] = {"global": tuple(shared), "local": tuple(local)}
         return {view: every[view] for view in config.views}
+
+    @property
+    def _clock(self) -> Clock:
+        """Clocks turn with the window; where the end of a window is not known before it comes, with
+        the usual one.
+        """
+        count = self.config.clock
+        if self.window_duration is None:
+            return Clock(count)
+        base = 2 * math.pi / self.window_duration
+        return Clock(frequencies=tuple(base * j for j in range(1, count + 1)))
 
     def n_positions(self, batch: SeriesBatch) -> int:
         """Windows of the series that has most."""
@@ -108,6 +128,38 @@ class Tokenizer(BaseModel):
         return found
 
     @property
+    def layout(self) -> Layout:
+        """Where the parts of a token's signatures stand; there are none at depth 0."""
+        config = self.config
+        return layout_of(self.channels, config.depth, config.views, self.lifts, config.transform)
+
+    def _over_context(
+        self, path: SeriesBatch, where: Any, threads: int | None
+    ) -> npt.NDArray[np.float32]:
+        """The global view ``(B, L, size)`` over the last ``context`` windows up to each."""
+        config, lifts = self.config, self.layout.lifts["global"]
+        assert config.context is not None
+        local = multiview_signature(
+            path, where, config.depth, "local", lifts=_of_path(self.lifts["global"]),
+            dtype=np.float64, precise=True, threads=threads,
+        )  # fmt: skip
+        dim = self.layout.dim("global")
+        levels = as_levels(torch.from_numpy(local), dim, config.depth)
+        levels = sliding_products(levels, config.context)
+        if lifts.basepoint:
+            first = values_at_cuts(path, where.place(path))[:, :-1]  # where each window begins
+            back = np.maximum(np.arange(local.shape[1]) - config.context + 1, 0)
+            start = torch.from_numpy(first[:, back].astype(np.float64))
+            levels = multiply(jump(start, lifts.time is not None, config.depth), levels)
+        return self.in_transform(as_words(levels), dim).float().numpy()
+
+    def in_transform(self, words: Tensor, dim: int) -> Tensor:
+        """Signatures ``(..., words)`` as the tokens have them: as they are, or their logarithms."""
+        if self.config.transform == "signature":
+            return words
+        return lyndon_logarithm(words, dim, self.config.depth, self.layout.basis == "brackets")
+
+    @property
     def static(self) -> tuple[str, ...]:
         """Names of the numbers that static covariates become."""
         return tuple(self.static_encoder.names)
@@ -121,7 +173,7 @@ class Tokenizer(BaseModel):
         counted = [(k,) for view in config.views for k in range(c) for _ in WORDS[view]]
         if config.depth == 0:
             return list(counted)
-        layout = layout_of(self.channels, config.depth, config.views, self.lifts, config.transform)
+        layout = self.layout
         listed = all_words if config.transform == "signature" else lyndon_words
         for view in layout.views:
             first = int(layout.lifts[view].time is not None)  # time is the first letter
@@ -175,21 +227,25 @@ class Tokenizer(BaseModel):
             path, where, thin = batch, rule, options
             if config.hold and len(batch):
                 # What is dropped must not be held, so it goes first.
-                path = held_at_cuts(thinned(batch, drop, seed, series), cuts)
-                where = PlacedWindows("explicit", placed=cuts)
-                thin = {"threads": threads}
-            parts.append(
-                multiview_signature(
-                    path,
-                    where,
-                    config.depth,
-                    config.views,
-                    lifts=self.lifts,
-                    transform=config.transform,
-                    dtype=np.float32,
-                    **thin,
-                )
+                path, held_cuts = held_at_cuts(thinned(batch, drop, seed, series), cuts)
+                where = PlacedWindows("explicit", placed=held_cuts)
+                # Sums since the start may be long; a stream takes them in float64.
+                thin = {"threads": threads, "precise": True}
+            found = multiview_signature(
+                path,
+                where,
+                config.depth,
+                config.views,
+                lifts=self.lifts,
+                transform=config.transform,
+                dtype=np.float32,
+                **thin,
             )
+            if config.context is not None and "global" in config.views:
+                at = self.layout.at("global")
+                whole = self._over_context(path, where, threads)
+                found[..., at : at + whole.shape[-1]] = whole
+            parts.append(found)
         if self.value_range is not None:
             kept = thinned(batch, drop, seed, series)
             parts.append(
@@ -211,6 +267,21 @@ class Tokenizer(BaseModel):
         if config.static:
             inputs["static"] = torch.from_numpy(self.static_encoder.encode(batch))
         return inputs
+
+
+def _of_path(lifts: tuple[Lift, ...]) -> tuple[Lift, ...]:
+    """Without what is not of the path itself."""
+    return tuple(lift for lift in lifts if not isinstance(lift, Basepoint | Clock))
+
+
+def _usual_duration(config: TokenConfig, cuts: Cuts, unit: float) -> float:
+    """Of windows by duration their own, else the median of the training part's."""
+    if config.rule.rule == "duration":
+        return config.rule.amount
+    since = cuts.since(cuts.origin)
+    durations = np.diff(since, axis=1)
+    durations = durations[durations > 0]
+    return float(np.median(durations)) if len(durations) else unit
 
 
 def check_series(batch: SeriesBatch, channels: tuple[str, ...], static: tuple[str, ...]) -> None:

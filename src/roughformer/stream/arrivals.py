@@ -1,0 +1,144 @@
+"""What arrives: observations of many streams in one call, checked before anything changes."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from roughformer.errors import InputError
+
+__all__ = ["Arrivals", "Unordered", "arrivals_of", "slots_of"]
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Unordered = Literal["raise", "drop"]
+
+
+class _RowError(InputError):
+    """An ``InputError`` that knows which row of a push is wrong."""
+
+    def __init__(self, row: int, message: str) -> None:
+        super().__init__(message)
+        self.row = row
+
+
+@dataclass(frozen=True)
+class Arrivals:
+    """Rows in the order of their streams, each stream's in the order of time.
+
+    ``slots (g,)`` are the streams, ``offsets (g + 1,)`` where their rows begin; ``times (m,)``,
+    ``values (m, C)`` with NaN = not observed. ``dropped``: rows that came too late.
+    """
+
+    slots: Ints
+    offsets: Ints
+    times: Floats
+    values: Floats
+    dropped: int
+
+    @property
+    def lengths(self) -> Ints:
+        """``(g,)`` rows of each stream."""
+        return np.diff(self.offsets)
+
+    @property
+    def row_slots(self) -> Ints:
+        """``(m,)`` the stream of each row."""
+        return np.repeat(self.slots, self.lengths)
+
+
+def slots_of(slots: Any, n: int) -> Ints:
+    """Numbers of streams ``(m,)``, all of them there, or ``InputError``."""
+    array = np.atleast_1d(np.asarray(slots))
+    if array.size and array.dtype.kind not in "iu":
+        raise InputError(f"streams are named by whole numbers, got {array.dtype}")
+    array = array.astype(np.int64)
+    if array.ndim != 1:
+        raise InputError(f"streams must be a number or a list of them, got shape {array.shape}")
+    wrong = np.flatnonzero((array < 0) | (array >= n))
+    if len(wrong):
+        row = int(wrong[0])
+        raise _RowError(row, f"row {row}: there is no stream {array[row]}; they are 0 ... {n - 1}")
+    return array
+
+
+def arrivals_of(
+    slots: Any, times: Any, values: Any, last: Floats, n_channels: int, unordered: Unordered
+) -> Arrivals:
+    """Check the rows of a push. ``last (n,)``: time of each stream's last row, NaN if it has none.
+
+    Times of a stream increase. A row that does not come after the one before it is refused, or with
+    ``unordered="drop"`` left out.
+    """
+    which = slots_of(slots, len(last))
+    when = _numbers(times, "times")
+    what = _numbers(values, "values")
+    if when.shape != which.shape or what.shape != (*which.shape, n_channels):
+        raise InputError(
+            f"{len(which)} rows need times of shape ({len(which)},) and values of shape "
+            f"({len(which)}, {n_channels}), got {when.shape} and {what.shape}"
+        )
+    _check(~np.isfinite(when), lambda i: f"the time must be finite, got {when[i]}")
+    _check(
+        np.asarray(np.isinf(what).any(axis=1)),
+        lambda i: f"values must be finite, or NaN where not observed, got {what[i].tolist()}",
+    )
+    order = np.argsort(which, kind="stable")
+    which, when, what = which[order], when[order], what[order]
+    late = _late(which, when, last)
+    if late.any():
+        if unordered == "raise":
+            at = np.flatnonzero(late)
+            first = int(at[np.argmin(order[at])])
+            row, slot = int(order[first]), which[first]
+            same = first > 0 and which[first - 1] == slot
+            before = when[first - 1] if same else last[slot]
+            raise _RowError(
+                row,
+                f"row {row}: the time {when[first]:.17g} is not after {before:.17g}, the last one "
+                f"of stream {slot}; send rows in order of time, or choose unordered='drop'",
+            )
+        which, when, what = which[~late], when[~late], what[~late]
+    found, first_row = np.unique(which, return_index=True)
+    return Arrivals(found, np.append(first_row, len(which)), when, what, int(late.sum()))
+
+
+def _numbers(x: Any, name: str) -> Floats:
+    try:
+        array = np.asarray(x, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"{name} must be an array of numbers") from None
+    return array
+
+
+def _check(wrong: npt.NDArray[np.bool_], words: Any) -> None:
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise _RowError(row, f"row {row}: {words(row)}")
+
+
+def _late(slots: Ints, times: Floats, last: Floats) -> npt.NDArray[np.bool_]:
+    """Which rows (sorted by stream) are not after all rows of their stream before them."""
+    if len(times) == 0:
+        return np.zeros(0, dtype=bool)
+    begin = np.append(True, slots[1:] != slots[:-1])
+    # The usual case: each row after the one before it.
+    before = np.where(begin, last[slots], np.append(np.nan, times[:-1]))
+    late = times <= before  # False where NaN: the first row of a stream is never late
+    if not late.any():
+        return late
+    # Whoever is late must not hold up the next ones: compare with the newest so far. Ranks of
+    # times, counted on from stream to stream, make one running maximum of many.
+    group = np.cumsum(begin) - 1
+    known = ~np.isnan(last[slots[begin]])
+    everything = np.concatenate([last[slots[begin]][known], times])
+    rank = np.unique(everything, return_inverse=True)[1].reshape(-1) + 1
+    size = len(everything) + 2
+    floor = np.zeros(int(group[-1]) + 1, dtype=np.int64)
+    floor[known] = rank[: known.sum()]
+    own = rank[known.sum() :]
+    key = group * size + np.maximum(own, floor[group])
+    newest = np.maximum.accumulate(key) - group * size
+    previous = np.where(begin, floor[group], np.append(0, newest[:-1]))
+    return np.asarray(own <= previous)

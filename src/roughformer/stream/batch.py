@@ -1,0 +1,217 @@
+"""StreamBatch: many live streams of one model."""
+
+import os
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from roughformer.checks import real_number, whole_number
+from roughformer.errors import CheckpointError, InputError
+from roughformer.predictor import Predictor
+from roughformer.stream.answers import Answers, Events
+from roughformer.stream.arrivals import Unordered, arrivals_of, slots_of
+from roughformer.stream.causal import CausalStreams
+from roughformer.stream.sliding import SlidingStreams, static_names
+from roughformer.stream.snapshot import model_key, read_snapshot, write_snapshot
+from roughformer.stream.state import State
+
+__all__ = ["StreamBatch", "predictor_of"]
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+def predictor_of(model: Any) -> Predictor:
+    """Of a fitted estimator, a ``Predictor`` itself, or the directory of a model."""
+    if isinstance(model, Predictor):
+        return model
+    if isinstance(model, str | os.PathLike):
+        inside = os.path.join(os.fspath(model), "model")
+        return Predictor.load(inside if os.path.isdir(inside) else model)
+    found = getattr(model, "predictor_", None)
+    if isinstance(found, Predictor):
+        return found
+    raise InputError(
+        "a stream needs a fitted estimator, a Predictor or the directory of a model, got "
+        f"{type(model).__name__}"
+    )
+
+
+class StreamBatch:
+    """``n`` streams that receive observations at irregular moments, for as long as they like.
+
+    Of a causal RFormer (windows by duration or points) an event comes at the end of every window,
+    and what is said is what the offline model says of the observations so far; cost and memory do
+    not depend on how many those were. Any other model is run every ``every`` units of time on the
+    observations of the last ``span``.
+
+    ``unordered``: rows that do not come after the last one of their stream are refused ("raise") or
+    left out ("drop"). ``max_windows``: that a stream may have if a causal model was trained without
+    ``context``. ``max_points``: that a stream may hold within ``span``. One thread at a time may
+    use a ``StreamBatch``.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        n: int,
+        *,
+        span: float | None = None,
+        every: float | None = None,
+        unordered: Unordered = "raise",
+        max_windows: int = 1024,
+        max_points: int = 65536,
+    ) -> None:
+        """All streams are open; the first row of a stream says when it begins."""
+        self.n = whole_number(n, "the number of streams", 0)
+        if unordered not in ("raise", "drop"):
+            raise InputError(f"unordered must be 'raise' or 'drop', got {unordered!r}")
+        self._unordered = unordered
+        self._predictor = predictor_of(model)
+        self._state = State(self.n)
+        self._last = self._state.add("last_time", (), np.float64, np.nan)
+        self._count = self._state.add("count", (), np.int64)
+        if (span is None) != (every is None):
+            raise InputError("span= and every= belong together: how far back, and how often")
+        self._streams: CausalStreams | SlidingStreams
+        more: dict[str, Any] = {}
+        if span is None or every is None:
+            limit = whole_number(max_windows, "max_windows", 1)
+            self._streams = CausalStreams(self._predictor, self._state, limit)
+            more["windows"] = self._streams.most
+        else:
+            span = real_number(span, "span", "a positive duration", positive=True)
+            every = real_number(every, "every", "a positive duration", positive=True)
+            most = whole_number(max_points, "max_points", 2)
+            self._streams = SlidingStreams(self._predictor, self._state, span, every, most)
+            more |= {"span": span, "every": every}
+        self._more = more
+        for slot in range(self.n):
+            self.open(slot)
+        self._key: str | None = None
+
+    @property
+    def causal(self) -> bool:
+        """Whether the model is run window by window."""
+        return isinstance(self._streams, CausalStreams)
+
+    @property
+    def channels(self) -> tuple[str, ...]:
+        """Of an observation, in order."""
+        found: tuple[str, ...] = self._predictor.encoder.channels
+        return found
+
+    @property
+    def static_names(self) -> tuple[str, ...]:
+        """Covariates that ``open`` takes."""
+        return static_names(self._predictor)
+
+    @property
+    def predictor(self) -> Predictor:
+        """The model behind the streams."""
+        return self._predictor
+
+    def open(self, slot: int, static: dict[str, float] | None = None) -> None:
+        """The stream ``slot`` begins anew, with static covariates by name; those that are not given
+        are not known.
+        """
+        slots = slots_of(slot, self.n)
+        row = self._static(static or {})
+        self._state.reset(slots)
+        self._streams.open(slots, np.repeat(row, len(slots), axis=0))
+
+    def _static(self, static: dict[str, float]) -> Floats:
+        """``(1, S)``."""
+        names = self.static_names
+        unknown = [name for name in static if name not in names]
+        if unknown:
+            raise InputError(f"the model takes the static covariates {list(names)}, not {unknown}")
+        row = np.array([[float(static.get(name, np.nan)) for name in names]])
+        if np.isinf(row).any():
+            raise InputError("static covariates must be finite, or NaN where not known")
+        return row
+
+    def push(self, slots: Any, times: Any, values: Any) -> Events:
+        """Observations ``values (m, C)`` (NaN = not observed) at ``times (m,)`` of the streams
+        ``slots (m,)``, in any order of streams, each stream's in order of time.
+
+        ``InputError`` with nothing changed if a row is wrong; its number is in ``error.row``.
+        """
+        rows = arrivals_of(slots, times, values, self._last, len(self.channels), self._unordered)
+        events = self._streams.push(rows)
+        np.add.at(self._count, rows.slots, rows.lengths)
+        if len(rows.slots):
+            self._last[rows.slots] = rows.times[rows.offsets[1:] - 1]
+        return events
+
+    def advance(self, slots: Any, times: Any) -> Events:
+        """Time passes: no observation at or before ``times (m,)`` will come any more. The same as a
+        row in which nothing was observed.
+        """
+        which = slots_of(slots, self.n)
+        when = np.broadcast_to(np.asarray(times, dtype=np.float64), which.shape)
+        begun = ~np.isnan(self._last[which])
+        later = begun & ~(when <= self._last[which])  # what is past already changes nothing
+        which, when = which[later], when[later]
+        nothing = np.full((len(which), len(self.channels)), np.nan)
+        rows = arrivals_of(which, when, nothing, self._last, len(self.channels), "raise")
+        events = self._streams.push(rows)
+        self._last[which] = when
+        return events
+
+    def predict(self, slots: Any) -> Answers:
+        """What the model says now: at the time of the last row, or of ``advance``."""
+        which = slots_of(slots, self.n)
+        silent = np.flatnonzero(np.isnan(self._last[which]))
+        if len(silent):
+            raise InputError(f"stream {which[silent[0]]} has no observation yet")
+        return self._streams.predict(which)
+
+    def last_time(self, slots: Any) -> Floats:
+        """``(m,)`` time of the last row of each stream; NaN: none yet."""
+        return self._last[slots_of(slots, self.n)]
+
+    def count(self, slots: Any) -> Ints:
+        """``(m,)`` rows that each stream has accepted."""
+        return self._count[slots_of(slots, self.n)]
+
+    def nbytes(self, slots: Any) -> Ints:
+        """``(m,)`` bytes that each stream holds."""
+        return self._streams.nbytes(slots_of(slots, self.n)) + self._state.bytes_each
+
+    def snapshot(self, slots: Any) -> bytes:
+        """What these streams remember, as bytes; ``restore`` takes them, in any process that has
+        the same model.
+        """
+        which = slots_of(slots, self.n)
+        rows = self._state.rows(which) | self._streams.extra_rows(which)
+        return write_snapshot(self._model_key(), rows)
+
+    def restore(self, slots: Any, blob: bytes) -> None:
+        """The streams ``slots`` go on where those of ``snapshot`` were; ``CheckpointError`` if the
+        bytes are damaged or of another model.
+        """
+        which = slots_of(slots, self.n)
+        if len(np.unique(which)) != len(which):
+            raise InputError("each stream can be restored once only")
+        rows = read_snapshot(self._model_key(), blob)
+
+        def refuse(why: str) -> Exception:
+            return CheckpointError(f"the snapshot does not fit {len(which)} streams: {why}")
+
+        extra = self._streams.checked_extra(rows, len(which), refuse)
+        own = {
+            name: rows[name].view(array.dtype)
+            if array.dtype.kind == "c" and name in rows and rows[name].dtype == np.float64
+            else rows[name]
+            for name, array in self._state.arrays.items()
+            if name in rows
+        }
+        self._state.put(which, own, refuse)
+        self._streams.put_extra(which, extra)
+
+    def _model_key(self) -> str:
+        if self._key is None:
+            self._key = model_key(self._predictor, self._more)
+        return self._key
