@@ -10,7 +10,7 @@ OPTIONS = {
     name: rf.RFormerClassifier().get_params()[name]
     for name in (
         "windows", "depth", "views", "time", "lags", "counts", "basepoint", "clock",
-        "observations", "spectrum", "static",
+        "observations", "spectrum", "static", "context",
     )
 }  # fmt: skip
 
