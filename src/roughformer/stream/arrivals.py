@@ -42,6 +42,28 @@ class Arrivals:
         """``(g,)`` rows of each stream."""
         return np.diff(self.offsets)
 
+    def some(self, which: npt.NDArray[np.bool_]) -> "Arrivals":
+        """The rows of some of the streams, ``which (g,)``."""
+        if which.all():
+            return self
+        row = np.repeat(which, self.lengths)
+        lengths = self.lengths[which]
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        return Arrivals(self.slots[which], offsets, self.times[row], self.values[row], 0)
+
+    def after(self, first: "Arrivals") -> "Arrivals":
+        """Rows of the same streams, those of ``first`` before these."""
+        if len(first.times) == 0:
+            return self
+        place = np.repeat(self.offsets[:-1], first.lengths)
+        return Arrivals(
+            self.slots,
+            self.offsets + first.offsets,
+            np.insert(self.times, place, first.times),
+            np.insert(self.values, place, first.values, axis=0),
+            self.dropped,
+        )
+
     @property
     def row_slots(self) -> Ints:
         """``(m,)`` the stream of each row."""

@@ -53,15 +53,19 @@ class CachedModel:
         # How long ago each entry of the ring was written; beyond the first window there is none.
         age = (place.unsqueeze(1) - torch.arange(self.size)) % self.size
         there = age <= window.unsqueeze(1)
+        row = torch.arange(len(slots))
+        everyone = len(slots) == len(self.rings[0]) if self.rings else False
+        everyone = everyone and torch.equal(slots, row)
         for block, ring in zip(model.blocks, self.rings, strict=True):
             attention: Attention = block.attention  # type: ignore[assignment]
             q, k, v = attention.split(block.norm_attention(x))  # type: ignore[operator]
             new = torch.stack([k, v], dim=1)[:, :, :, 0]  # (s, 2, heads, d')
-            past = ring[slots]
-            row = torch.arange(len(slots))
-            past[row, :, :, place] = new
             if commit:
                 ring[slots, :, :, place] = new
+            # All streams at once need no copy of what they remember.
+            past = ring if commit and everyone else ring.index_select(0, slots)
+            if not commit:
+                past[row, :, :, place] = new
             added = torch.zeros(there.shape).masked_fill(~there, -math.inf).unsqueeze(1)
             if attention.age is not None:
                 added = added + attention.age[:, age].transpose(0, 1)  # (s, heads, size)

@@ -1,5 +1,6 @@
 """Streams of a causal model: the windows of the offline model, one after the other."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,10 +16,11 @@ from roughformer.series import SeriesBatch
 from roughformer.stream.answers import Answers, Events, answers_of, no_events
 from roughformer.stream.arrivals import Arrivals
 from roughformer.stream.attention import CachedModel
-from roughformer.stream.cutting import Position, pieces_of
+from roughformer.stream.cutting import Position, pieces_of, windows_of
 from roughformer.stream.observations import RunningObservations
 from roughformer.stream.signatures import RunningWords
 from roughformer.stream.state import State
+from roughformer.stream.waiting import Waiting
 from roughformer.tokens import Tokenizer
 
 __all__ = ["CausalStreams", "check_streams"]
@@ -79,6 +81,7 @@ class CausalStreams:
         self.static = state.add("static", (len(self.tokenizer.static),), np.float32, np.nan)
         outputs = predictor.outputs
         self.last = state.add("answer", (outputs.n_outputs, outputs.outputs_per_target), np.float32)
+        self.waiting = Waiting(n_channels, state)
         self.words = RunningWords(self.tokenizer, state) if config.depth else None
         counted = self.tokenizer.value_range is not None
         self.observations = RunningObservations(self.tokenizer, state) if counted else None
@@ -122,9 +125,45 @@ class CausalStreams:
 
     def push(self, rows: Arrivals) -> Events:
         """All at once, or ``InputError`` with nothing changed."""
-        slots, lengths = rows.slots, rows.lengths
-        if len(slots) == 0:
+        if len(rows.slots) == 0:
             return no_events(self.predictor, rows.dropped)
+        patient = self._can_wait(rows)
+        now = rows.some(~patient)
+        events = None
+        if len(now.slots):
+            held = self.waiting.count[now.slots].copy()
+            events = self._take_in(now.after(self.waiting.take(now.slots)), held)
+        self.waiting.put(rows.some(patient))
+        if events is None:
+            return no_events(self.predictor, rows.dropped)
+        return replace(events, dropped=rows.dropped)
+
+    def _can_wait(self, rows: Arrivals) -> npt.NDArray[np.bool_]:
+        """``(g,)`` streams that have begun, have room, and end no window with these rows."""
+        slots = rows.slots
+        last = rows.times[rows.offsets[1:] - 1] - self.start[slots]
+        number = self.rows[slots] + self.waiting.count[slots] + rows.lengths
+        window = windows_of(self.rule, last, number - 1)
+        open_ = (window == self.window[slots]) & ~self._at_end(last, window, number)
+        return np.asarray((self.rows[slots] > 0) & open_ & self.waiting.has_room(rows))
+
+    def _take_in(self, rows: Arrivals, held: Ints) -> Events:
+        """Rows go into their windows; ``held (g,)`` of them had waited, should this fail."""
+        slots, lengths = rows.slots, rows.lengths
+        try:
+            return self._cut(rows)
+        except (InputError, CapacityError):
+            # They wait on: nothing has changed.
+            first = np.arange(len(rows.times)) - np.repeat(rows.offsets[:-1], lengths)
+            old = first < np.repeat(held, lengths)
+            some = Arrivals(
+                slots, np.concatenate([[0], np.cumsum(held)]), rows.times[old], rows.values[old], 0
+            )
+            self.waiting.put(some)
+            raise
+
+    def _cut(self, rows: Arrivals) -> Events:
+        slots, lengths = rows.slots, rows.lengths
         fresh = self.rows[slots] == 0
         first = rows.offsets[:-1]
         start = np.where(fresh, rows.times[first], self.start[slots])
@@ -157,11 +196,12 @@ class CausalStreams:
                 self._observe(rows, since, who, seen[who], pieces.rows_until[p])
             seen[who] = pieces.rows_until[p]
             self.time[slot], self.values[slot] = ends[p], values[p]
-            over = ~last[p] | self._at_end(slot, pieces.window[p], self.rows[slot] + seen[who])
+            ended = self._at_end(self.time[slot], pieces.window[p], self.rows[slot] + seen[who])
+            over = ~last[p] | ended
             if over.any():
                 found.append(self._close(slot[over], pieces.window[p][over]))
         self.rows[slots] += lengths
-        return self._events(found, rows.dropped)
+        return self._events(found)
 
     def _held(self, rows: Arrivals, fresh: npt.NDArray[np.bool_]) -> Floats:
         """Values ``(m, C)``; what is missing is what was last seen, 0 if nothing was."""
@@ -199,12 +239,12 @@ class CausalStreams:
         slot = np.repeat(rows.slots[who], size)[at]
         self.observations.extend(slot, channel, since[row], rows.values[row, channel])
 
-    def _at_end(self, slots: Ints, window: Ints, rows: Ints) -> npt.NDArray[np.bool_]:
-        """Whether the last points of streams are the last ones of their open windows."""
+    def _at_end(self, time: Floats, window: Ints, rows: Ints) -> npt.NDArray[np.bool_]:
+        """Whether points at ``time``, each the last of ``rows``, are the last of their windows."""
         if self.rule.rule == "points":
             size = int(self.rule.amount)
             return np.asarray((rows > 1) & ((rows - 1) % size == 0))
-        return np.asarray((window + 1) * self.rule.amount <= self.time[slots])
+        return np.asarray((window + 1) * self.rule.amount <= time)
 
     # What comes out
 
@@ -244,6 +284,10 @@ class CausalStreams:
 
     def predict(self, slots: Ints) -> Answers:
         """What the offline model says at the end of what has come so far."""
+        some = np.unique(slots)
+        some = some[self.waiting.count[some] > 0]
+        if len(some):
+            self._cut(self.waiting.take(some))
         window = self.window[slots]
         output = self.predictor.outputs.shaped(torch.zeros(0, self.last[0].size))
         output = torch.from_numpy(self.last[slots]).reshape(len(slots), *output.shape[1:])
@@ -253,9 +297,9 @@ class CausalStreams:
             output[torch.from_numpy(moved)] = self._run(slots[moved], window[moved], commit=False)
         return answers_of(self.predictor, output)
 
-    def _events(self, found: list[tuple[Ints, Ints, Floats, Tensor]], dropped: int) -> Events:
+    def _events(self, found: list[tuple[Ints, Ints, Floats, Tensor]]) -> Events:
         if not found:
-            return no_events(self.predictor, dropped)
+            return no_events(self.predictor)
         slot, window, time = (np.concatenate([part[i] for part in found]) for i in range(3))
         output = torch.cat([part[3] for part in found])
-        return Events(slot, time, window, answers_of(self.predictor, output), dropped)
+        return Events(slot, time, window, answers_of(self.predictor, output))

@@ -14,7 +14,7 @@ from roughformer.errors import InputError
 from roughformer.series import SeriesBatch
 from roughformer.windows import Windows
 
-__all__ = ["Pieces", "Position", "ends_of", "pieces_of"]
+__all__ = ["Pieces", "Position", "pieces_of", "windows_of"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -52,7 +52,7 @@ class Pieces:
         return np.arange(len(self.owner)) - np.repeat(begin, np.diff(np.append(begin, len(first))))
 
 
-def ends_of(rule: Windows, window: Ints) -> Floats:
+def _ends_of(rule: Windows, window: Ints) -> Floats:
     """Ends of windows by duration, from the stream's first point on."""
     return np.asarray((window + 1) * rule.amount)
 
@@ -100,7 +100,7 @@ def pieces_of(rule: Windows, at: Position, lengths: Ints, times: Floats, values:
     before = np.repeat(np.arange(len(passed)), passed)
     step = np.arange(len(before)) - np.repeat(np.cumsum(passed) - passed, passed)
     ended = where[before] + step
-    end = when[before] if rule.rule == "points" else ends_of(rule, ended)
+    end = when[before] if rule.rule == "points" else _ends_of(rule, ended)
     # Each end is a point of two pieces: the last one of a window and the first one of the next.
     twice = np.repeat(before + 1, 2)
     owner = np.insert(owner, twice, np.repeat(owner[before], 2))

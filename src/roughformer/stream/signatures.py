@@ -25,6 +25,8 @@ __all__ = ["RunningWords"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+_MANY = 1 << 17  # points from which on a second thread pays
+_ROOMY = 1 << 50  # bytes: the words of a window fit, there is no need to look
 
 
 class RunningWords:
@@ -72,8 +74,9 @@ class RunningWords:
         if self.clock is not None:
             lifts.append(self.clock)
         found = multiview_signature(
-            paths, 1, self.depth, "local", lifts=lifts, dtype=np.float64, precise=True
-        )[:, 0]
+            paths, 1, self.depth, "local", lifts=lifts, dtype=np.float64, precise=True,
+            threads=1 if paths.n_points < _MANY else None, max_memory=_ROOMY,
+        )[:, 0]  # fmt: skip
         words = found[:, : self.local.shape[1]]
         if self.clock is None:
             return words, None
