@@ -265,7 +265,7 @@ class CausalStreams:
         end = self.time[slots]
         parts = []
         if self.words is not None:
-            parts.append(self.words.tokens(slots, window))
+            parts.append(self.words.tokens(slots, window, commit))
         if self.observations is not None:
             parts.append(self.observations.tokens(slots, window, end))
         tokens = torch.cat(parts, dim=-1)

@@ -15,10 +15,9 @@ from torch import Tensor
 
 from roughformer.lifts import Basepoint, Clock, Lift
 from roughformer.signatures.api import multiview_signature
-from roughformer.signatures.twin import multiply
 from roughformer.stream.state import State
 from roughformer.tokens import Tokenizer
-from roughformer.tokens.context import as_levels, as_words, blocks_of, jump
+from roughformer.tokens.context import as_words, blocks_of, jump
 from roughformer.words import word_count
 
 __all__ = ["RunningWords"]
@@ -44,7 +43,9 @@ class RunningWords:
         self.path_lifts: list[Lift] = [
             lift for lift in lifts[self.views[0]] if not isinstance(lift, Basepoint | Clock)
         ]
-        words = word_count(self.dim, self.depth)
+        ends = [word_count(self.dim, k) for k in range(self.depth + 1)]
+        self._at = [slice(ends[k], ends[k + 1]) for k in range(self.depth)]  # levels in words
+        words = ends[-1]
         self.local = state.add("local", (words,), np.float64)
         self.begin = state.add("begin", (n_channels,), np.float64)  # values where the window begins
         self.clock = next((x for x in lifts.get("local", ()) if isinstance(x, Clock)), None)
@@ -97,24 +98,29 @@ class RunningWords:
             self.clocks[slots] += turn[:, None, :] * clocks
 
     def _product(self, a: Floats, b: Floats) -> Floats:
-        found = multiply(self._levels(a), self._levels(b))
-        return np.asarray(as_words(found).numpy())
-
-    def _levels(self, words: Floats) -> list[Tensor]:
-        return as_levels(torch.from_numpy(words), self.dim, self.depth)
+        """Chen's product of signatures ``(s, words)``; ``twin.multiply`` is for torch."""
+        found = a + b
+        for k in range(1, self.depth):
+            for i in range(k):
+                left, right = a[:, self._at[i]], b[:, self._at[k - 1 - i]]
+                found[:, self._at[k]] += (left[:, :, None] * right[:, None, :]).reshape(len(a), -1)
+        return found
 
     # Tokens
 
-    def tokens(self, slots: Ints, window: Ints) -> Tensor:
-        """``(s, F)`` float32, of windows ``window (s,)`` as they are now."""
+    def tokens(self, slots: Ints, window: Ints, commit: bool) -> Tensor:
+        """``(s, F)`` float32, of windows ``window (s,)`` as they are now; ``commit``: they are
+        over, and become part of the global view.
+        """
         local = self.local[slots]
+        whole = self._global(slots, window, local, commit) if "global" in self.views else local
         parts = []
         for view in self.views:
-            words = local if view == "local" else self._global(slots, window, local)
+            words = local if view == "local" else whole
             if self.basepoint:
                 start = torch.from_numpy(self._start(slots, window, view))
                 base = jump(start, self.with_time, self.depth)
-                words = as_words(multiply(base, self._levels(words))).numpy()
+                words = self._product(as_words(base).numpy(), words)
             parts.append(self.tokenizer.in_transform(torch.from_numpy(words), self.dim).float())
         if self.clock is not None:
             turns = self.clocks[slots]
@@ -123,23 +129,21 @@ class RunningWords:
         return torch.cat(parts, dim=-1)
 
     def close(self, slots: Ints, window: Ints, values: Floats) -> None:
-        """Windows end, with ``values (s, C)``; the next ones begin there."""
-        local = self.local[slots]
-        if self.sliding is not None:
-            self._products(slots, window, local, commit=True)
-            if self.basepoint:
-                self.starts[slots, window % self.sliding] = self.begin[slots]
-        elif "global" in self.views:
-            self.whole[slots] = self._product(self.whole[slots], local)
+        """The next windows begin, with ``values (s, C)``."""
+        if self.sliding is not None and self.basepoint:
+            self.starts[slots, window % self.sliding] = self.begin[slots]
         self.local[slots] = 0.0
         self.begin[slots] = values
         if self.clock is not None:
             self.clocks[slots] = 0.0
 
-    def _global(self, slots: Ints, window: Ints, local: Floats) -> Floats:
+    def _global(self, slots: Ints, window: Ints, local: Floats, commit: bool) -> Floats:
         if self.sliding is not None:
-            return self._products(slots, window, local, commit=False)
-        return self._product(self.whole[slots], local)
+            return self._products(slots, window, local, commit)
+        found = self._product(self.whole[slots], local)
+        if commit:
+            self.whole[slots] = found
+        return found
 
     def _start(self, slots: Ints, window: Ints, view: str) -> Floats:
         """Values ``(s, C)`` where the view begins."""
