@@ -4,6 +4,7 @@ python docs/_reproduced.py
 """
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,22 @@ def where(rows: list[dict[str, Any]]) -> str:
     )
 
 
+def not_run(missing: list[str]) -> list[str]:
+    """Lines that were not run: those of a model together."""
+    models: dict[str, list[str]] = {}
+    for words in missing:
+        found = re.search(r"model ([\w-]+)", words)
+        models.setdefault(found.group(1) if found else "", []).append(words)
+    told = []
+    for model, lines in models.items():
+        if model and len(lines) > 1:
+            runs = sum(int(found) for w in lines for found in re.findall(r"\((\d+) runs?\)", w))
+            told.append(f"not run: {len(lines)} lines of {model} ({runs} runs)")
+        else:
+            told += [f"not run: {words}" for words in lines]
+    return told
+
+
 def part(name: str) -> str:
     """The section of one experiment."""
     experiment, chosen = experiment_of(name), chosen_rows(name)
@@ -57,7 +74,7 @@ def part(name: str) -> str:
         IMAGES.mkdir(parents=True, exist_ok=True)
         figure.savefig(IMAGES / f"{file}.png", dpi=130)
         text += f"![{caption}](images/reproduce/{file}.png)\n\n*{caption}*\n\n"
-    notes = [*page.notes, *chosen.notes, *(f"not run: {words}" for words in chosen.missing)]
+    notes = [*page.notes, *chosen.notes, *not_run(chosen.missing)]
     text += "".join(f"- {note}\n" for note in notes)
     return f"{text}\n{where(rows)}"
 

@@ -56,8 +56,8 @@ PARAMETERS: dict[str, dict[str, str]] = {
         "pooling": "How windows become one vector: `mean`, `attention` or `last`.",
         "causal": "Windows see the past only, and each has a prediction (`predict_windows`).",
         "context": "Windows that a causal model looks back: in attention, and in its global view. "
-        "None: all since the start. auto: as many as a usual series has, if windows are by duration "
-        "or points.",
+        "None: all since the start. auto: as many as a usual series has, if windows are by "
+        "duration or points.",
     },
     "Training": {
         "epochs": "At most so many passes over the training part.",

@@ -67,15 +67,15 @@ def test_the_tutorials_are_in_the_table_of_contents():
         assert name == "index" or f"\n{name}\n" in listed, f"{name} is not in index.md"
 
 
-def tables():
-    spec = importlib.util.spec_from_file_location("_tables", DOCS / "_tables.py")
+def script(name):
+    spec = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
 def test_every_parameter_of_the_estimators_is_in_the_tables_and_no_other():
-    told = [name for group in tables().PARAMETERS.values() for name in group]
+    told = [name for group in script("_tables").PARAMETERS.values() for name in group]
     known = {*RFormerClassifier().get_params(), *RFormerRegressor().get_params()}
     assert len(told) == len(set(told))
     assert set(told) == known
@@ -85,7 +85,15 @@ def test_every_parameter_of_the_estimators_is_in_the_tables_and_no_other():
 
 @pytest.mark.parametrize("page", ["estimators.md", "training.md"])
 def test_the_tables_on_the_page_are_those_of_the_code(page):
-    assert (DOCS / page).read_text() == tables().with_tables(page), "run: python docs/_tables.py"
+    assert (DOCS / page).read_text() == script("_tables").with_tables(page), (
+        "run: python docs/_tables.py"
+    )
+
+
+def test_what_we_found_is_said_with_the_published_numbers():
+    assert (DOCS / "findings.md").read_text() == script("_findings").page(), (
+        "run: python docs/_findings.py"
+    )
 
 
 def test_every_public_name_is_in_the_reference():

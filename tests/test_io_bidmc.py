@@ -10,6 +10,7 @@ import pytest
 
 from roughformer.errors import InputError, MissingDataError
 from roughformer.io import data_root, heart_rate_split, load_heart_rate, read_wfdb
+from roughformer.io.bidmc import heart_rate_recording, heart_rate_test_recordings
 
 SPLITS = {
     "patient": "d470c8ce45d7d44d7263389f8bfa07e3c88292b4dd7e1fca0833b4e633a3f06c",
@@ -55,6 +56,30 @@ def test_windows_are_cut_where_their_ids_say(heart_rate, root):
     np.testing.assert_array_equal(heart_rate.series(i)[1], span.values.astype(np.float32))
     numerics = read_wfdb(root / "bidmc07n", channels=["HR"], start=123, stop=155)
     assert abs(heart_rate.labels[i] - numerics.values.mean()) < 1e-3
+
+
+@pytest.mark.parametrize("recording", [7, 23])
+def test_windows_of_a_whole_recording_are_those_of_the_set(heart_rate, root, recording):
+    times, values, beats = heart_rate_recording(recording, root)
+    np.testing.assert_allclose(times, np.arange(len(values)) / 125)
+    for i in np.flatnonzero(heart_rate.static[:, 0] == recording)[[0, 60, -1]]:
+        start = int(heart_rate.ids[i].split(":")[1])
+        window = values[125 * start : 125 * (start + 32)]
+        np.testing.assert_array_equal(heart_rate.series(i)[1], window)
+        assert np.nanmean(beats[start : start + 32]) == pytest.approx(heart_rate.labels[i])
+
+
+def test_a_recording_that_is_not_there_is_refused():
+    for number in (0, 54):
+        with pytest.raises(InputError, match=r"recordings are 1 ... 53"):
+            heart_rate_recording(number)
+
+
+def test_test_recordings_are_those_of_the_patient_split():
+    counts = [149 if r == 23 else 150 for r in range(1, 54)]
+    owner = np.repeat(np.arange(1, 54), counts)
+    held = np.unique(owner[heart_rate_split("patient")["test"]])
+    np.testing.assert_array_equal(heart_rate_test_recordings(), held)
 
 
 def test_predicting_the_training_mean_has_the_published_error(heart_rate):

@@ -14,6 +14,7 @@ from roughformer.cli.features import features
 from roughformer.cli.info import info
 from roughformer.cli.predict import predict
 from roughformer.cli.reproduce import reproduce
+from roughformer.cli.serve import serve
 from roughformer.cli.train import train
 
 __all__ = ["app", "main"]
@@ -30,7 +31,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (train, predict, evaluate, explain, features, demo, reproduce, info):
+for command in (train, predict, evaluate, explain, features, serve, demo, reproduce, info):
     app.command(epilog=_EXIT_CODES)(command)
 
 

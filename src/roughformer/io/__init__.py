@@ -3,6 +3,7 @@
 from roughformer.io.bidmc import heart_rate_split, load_heart_rate
 from roughformer.io.edf import read_edf
 from roughformer.io.physionet2012 import load_physionet2012, physionet2012_subset
+from roughformer.io.pulse import make_pulse
 from roughformer.io.roots import data_root
 from roughformer.io.sine import make_sine
 from roughformer.io.tables import read_table, write_table
@@ -15,6 +16,7 @@ __all__ = [
     "heart_rate_split",
     "load_heart_rate",
     "load_physionet2012",
+    "make_pulse",
     "make_sine",
     "physionet2012_subset",
     "read_edf",

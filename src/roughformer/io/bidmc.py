@@ -23,7 +23,12 @@ from roughformer.io.roots import data_root
 from roughformer.io.wfdb import read_record
 from roughformer.series import SeriesBatch
 
-__all__ = ["heart_rate_split", "load_heart_rate"]
+__all__ = [
+    "heart_rate_recording",
+    "heart_rate_split",
+    "heart_rate_test_recordings",
+    "load_heart_rate",
+]
 
 _RECORDINGS = 53
 _RATE = 125  # samples per second
@@ -114,12 +119,11 @@ def heart_rate_split(
     else:
         owner = np.asarray(recordings).astype(np.int64)
     if protocol == "patient":
-        test_recordings = np.random.RandomState(1234).permutation(_RECORDINGS)[:16] + 1
-        training = np.setdiff1d(np.arange(1, _RECORDINGS + 1), test_recordings)
+        training = np.setdiff1d(np.arange(1, _RECORDINGS + 1), heart_rate_test_recordings())
         held_out = np.array(_VALIDATION_RECORDINGS)
         if seed != 0:
             held_out = np.random.RandomState(seed).permutation(training)[: len(held_out)]
-        test = np.isin(owner, test_recordings)
+        test = np.isin(owner, heart_rate_test_recordings())
         validation = np.isin(owner, held_out)
         split = {
             "train": np.flatnonzero(~test & ~validation),
@@ -141,6 +145,28 @@ def heart_rate_split(
             "other numbers; results would not be comparable"
         )
     return split
+
+
+def heart_rate_test_recordings() -> npt.NDArray[np.int64]:
+    """The 16 recordings that are the archive's test part, in the order of their numbers."""
+    drawn = np.random.RandomState(1234).permutation(_RECORDINGS)[:16] + 1
+    return np.sort(drawn).astype(np.int64)
+
+
+def heart_rate_recording(
+    recording: int, root: str | PathLike[str] | None = None
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float32], npt.NDArray[np.float64]]:
+    """One whole recording, 1 ... 53: times ``(L,)`` in seconds, (PPG, ECG) ``(L, 2)``, and the
+    heart rate ``(S,)`` over each second k - 1 ... k, k = 1 ... S; NaN where the monitor had none.
+    """
+    if not 1 <= recording <= _RECORDINGS:
+        raise InputError(f"recordings are 1 ... {_RECORDINGS}, got {recording}")
+    folder = data_root("bidmc", root)
+    values, rate, _ = read_record(folder / f"bidmc{recording:02d}", ["PLETH", "II"])
+    numeric, *_ = read_record(folder / f"bidmc{recording:02d}n", [_NUMERIC["HR"]])
+    beats = np.rint(numeric[-_NUMERICS_START.get(recording, 0) :, 0])
+    times = np.arange(len(values)) / rate
+    return times, values.astype(np.float32), beats[: int(times[-1])]
 
 
 def _digest(split: dict[str, npt.NDArray[np.int64]]) -> str:

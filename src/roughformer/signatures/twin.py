@@ -78,7 +78,7 @@ def lyndon_logarithm(signature: Tensor, d: int, depth: int, brackets: bool) -> T
             for i in range(k - 1, level):
                 nxt[level - 1] = nxt[level - 1] + _outer(power[i - 1], s[level - i - 1])
         power = nxt
-        total = [t + (-1.0) ** (k + 1) / k * p for t, p in zip(total, power, strict=True)]
+        total = [t + (-1.0) ** (k + 1) * p / k for t, p in zip(total, power, strict=True)]
     index = torch.tensor(
         [word_index(w, d) for w in lyndon_words(d, depth)], device=signature.device
     )

@@ -1,0 +1,130 @@
+"""Write docs/findings.md: the words of docs/_findings.txt, the numbers of results/reproduce/*.json.
+
+python docs/_findings.py
+"""
+
+import importlib.util
+import re
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from roughformer.io.bidmc import _STRIDE
+from roughformer.reproduce.heart_rate_page import PAPER
+
+HERE = Path(__file__).resolve().parent
+NOT_RUN = "(not run yet)"
+
+
+def _reproduced() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("_reproduced", HERE / "_reproduced.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class Tables:
+    """The tables of ``reproduced.md``, cell by cell."""
+
+    def __init__(self) -> None:
+        """They are made from the published rows when they are asked for."""
+        self._module = _reproduced()
+        self._pages: dict[str, Any] = {}
+
+    def tables(self, name: str) -> list[Any]:
+        """Those of one experiment; none if it was not run."""
+        if name not in self._pages:
+            from roughformer.reproduce import experiment_of
+
+            rows = self._module.chosen_rows(name).rows
+            self._pages[name] = experiment_of(name).show(rows, False).tables if rows else []
+        found: list[Any] = self._pages[name]
+        return found
+
+    def cell(self, name: str, title: str, row: str, column: str | int) -> str:
+        """What stands in the first table whose title begins so, in the row of that name."""
+        for table in self.tables(name):
+            if not table.title.startswith(title):
+                continue
+            at = column if isinstance(column, int) else table.columns.index(column)
+            for cells in table.rows:
+                if str(cells[0]) == row and cells[at] is not None:
+                    return str(self._module.cell_text(cells[at]))
+        return NOT_RUN
+
+    def note(self, name: str, title: str) -> str:
+        """What is said below a table, from "Holds" or "Does not hold" on."""
+        for table in self.tables(name):
+            if table.title.startswith(title):
+                found = re.search(r"(Holds|Does not hold).*", table.note)
+                return found.group(0) if found else table.note
+        return NOT_RUN
+
+
+def numbers(t: Tables) -> dict[str, str]:
+    """Everything that stands in braces on the page."""
+
+    def sine(row: str, column: str = "full") -> str:
+        return t.cell("sine", "Sine, which", row, column)
+
+    def heart(protocol: str, row: str, column: int = 1) -> str:
+        return t.cell("heart-rate", f"{protocol.capitalize()} protocol (", row, column)
+
+    beside = "RFormer beside the Transformer"
+    ratio = "Transformer : RFormer"
+    per_series = "Milliseconds per series"
+    found = {
+        "not_run": NOT_RUN.strip("()"),
+        "stride": str(_STRIDE),
+        "paper_hr": PAPER["rformer"][0],
+        "paper_hr_dropped": PAPER["rformer"][1],
+        "paper_sine_ratio": t.cell("efficiency", beside, "Sine, full", "paper"),
+        "paper_hr_ratio": t.cell("efficiency", beside, "Heart rate, full", "paper"),
+        "sine_ratio": t.cell("efficiency", beside, "Sine, full", ratio),
+        "hr_ratio": t.cell("efficiency", beside, "Heart rate, full", ratio),
+        "sine_ratio_dropped": t.cell("efficiency", beside, "Sine, 50 % dropped", ratio),
+        "hr_ratio_dropped": t.cell("efficiency", beside, "Heart rate, 50 % dropped", ratio),
+        "sine_ratio_paper": t.cell("efficiency", beside, "Sine, full", 2),
+        "hr_ratio_paper": t.cell("efficiency", beside, "Heart rate, full", 2),
+        "rformer_growth": t.cell("efficiency", per_series, "RFormer", "grows like"),
+        "transformer_growth": t.cell("efficiency", per_series, "Transformer", "grows like"),
+        "chen": t.note("theory", "Chen's relation"),
+        "invariance": t.note("theory", "Reparametrisation"),
+        "dropping": t.note("theory", "Points left out"),
+        "decay": t.note("theory", "Factorial decay"),
+        "universal": t.note("theory", "Universality"),
+        "aliasing": t.note("theory", "Aliasing"),
+        "slices": t.cell(
+            "theory", "Chen's relation",
+            "windows as half-open slices of samples (the paper's public code)", "300 windows",
+        ),
+        "hr_patient_median": heart("patient", "RFormer", 3),
+    }  # fmt: skip
+    rows = {
+        "rformer": "RFormer", "transformer": "Transformer", "gru": "GRU", "ode": "ODE-RNN",
+        "cde": "Neural CDE", "rde": "Neural RDE", "nn": "1-NN", "periodogram": "periodogram",
+        "rocket": "ROCKET features + ridge", "paper": "RFormer, the paper's choices",
+    }  # fmt: skip
+    for name, row in rows.items():
+        found[f"sine_{name}"] = sine(row)
+        found[f"sine_{name}_dropped"] = sine(row, "dropped")
+    rates = {
+        "nn": "1-NN on spectra", "mean": "training mean", "rformer": "RFormer",
+        "peaks": "R-peaks", "periodogram": "periodogram",
+    }  # fmt: skip
+    for protocol in ("random", "patient"):
+        for name, row in rates.items():
+            found[f"hr_{protocol}_{name}"] = heart(protocol, row)
+            found[f"hr_{protocol}_{name}_dropped"] = heart(protocol, row, 2)
+    return found
+
+
+def page() -> str:
+    """The text of docs/findings.md."""
+    return (HERE / "_findings.txt").read_text().format(**numbers(Tables()))
+
+
+if __name__ == "__main__":
+    (HERE / "findings.md").write_text(page())

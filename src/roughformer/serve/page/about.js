@@ -1,0 +1,54 @@
+// What the model is, in words: the line at the top, legends, names of targets.
+
+import { MOST_CLASSES } from "./answers.js";
+import { plain } from "./format.js";
+
+const byId = (id) => document.getElementById(id);
+
+/** A target without a name is called by its number. */
+export function targetName(model, target) {
+  const name = model.targets?.[target] ?? "";
+  return /^\d*$/.test(name) ? "" : name;
+}
+
+/** Whether a recording's true value is what the model predicts; a name that was not told may be. */
+export function tells(recording, model, target) {
+  if (model.classes || !recording.truthName) return false;
+  const name = targetName(model, target).toLowerCase();
+  const truth = recording.truthName.toLowerCase();
+  const first = truth.split(/\s+/).map((word) => word[0]).join("");
+  return truth === "truth" || name === "" || name === truth || name === first;
+}
+
+export function describe(model) {
+  const { channels, classes, targets, stream } = model;
+  const many = (list, most) =>
+    list.slice(0, most).join(", ") + (list.length > most ? `, … (${list.length})` : "");
+  const names = (targets ?? []).map((name, i) => targetName(model, i) || `number ${name}`);
+  const what = classes ? `classes ${many(classes, 4)}` : many(names, 4);
+  let when = "at the end of every window";
+  if (stream?.span) when = `from the last ${plain(stream.span)} s, every ${plain(stream.every)} s`;
+  if (stream?.available === false) when = "no streams";
+  byId("facts").textContent = `${what} of ${many(channels, 6)}; ${when}`;
+  byId("window-word").textContent = stream?.span ? "prediction" : "window end";
+  byId("target").replaceChildren(...names.map((name, i) => new Option(name, i)));
+  byId("target-field").hidden = names.length < 2;
+  const spread = model.quantiles ? "between the outer quantiles" : "± 1 and 2 standard deviations";
+  const keys = classes
+    ? classes.slice(0, MOST_CLASSES).map((name, i) => [`c${i}`, String(name)])
+    : [
+        ["line", "prediction"],
+        ["band", spread],
+        ...(stream?.span ? [["true", `true mean of ${plain(stream.span)} s`]] : []),
+        ["moment", "true value"],
+      ];
+  keys.push(["drop", "share dropped"]);
+  byId("answers-legend").replaceChildren(
+    ...keys.map(([kind, words]) => {
+      const [item, key] = [document.createElement("span"), document.createElement("span")];
+      key.className = `key ${kind}`;
+      item.append(key, words);
+      return item;
+    }),
+  );
+}

@@ -1,0 +1,64 @@
+// Alarms: a banner while one is active, and a log of when they came and went.
+
+import { clock, percent, plain } from "./format.js";
+
+const MOST = 100;
+
+/** What an alarm watches, for people: "heart rate above 110", "fast above 80 %". */
+export function alarmWords(alarm, model) {
+  const of = alarm.of ?? (model.targets?.length === 1 ? model.targets[0] : null);
+  // A target without a name is called by its number.
+  const name = of === null || /^\d+$/.test(of) ? "" : `${of} `;
+  const level = model.classes ? percent(alarm.threshold) : plain(alarm.threshold);
+  return `${name}${alarm.above ? "above" : "below"} ${level}`;
+}
+
+export class Alarms {
+  constructor({ banner, log, text, card }) {
+    Object.assign(this, { banner, log, text, card });
+    this.active = [];
+  }
+
+  reset() {
+    this.active = [];
+    this.log.replaceChildren();
+    this.text.textContent = "none";
+    this.text.hidden = false;
+    this.show("");
+  }
+
+  /** `alarms` of a prediction: [{words, active, changed}]. */
+  update(alarms, time, words) {
+    const names = alarms.filter((alarm) => alarm.active).map((alarm) => alarm.words);
+    for (const name of names) {
+      if (!this.active.includes(name)) this.note(time, `${name} (${words})`, true);
+    }
+    for (const name of this.active) {
+      if (!names.includes(name)) this.note(time, `over: ${name} (${words})`, false);
+    }
+    // The banner is read out when its words change: only when alarms come or go.
+    if (names.join() !== this.active.join()) {
+      this.show(names.length ? `Alarm since ${clock(time)}: ${names.join(", ")}` : "");
+    }
+    this.active = names;
+  }
+
+  show(words) {
+    this.banner.textContent = words;
+    this.banner.hidden = words === "";
+    this.card.classList.toggle("alarmed", words !== "");
+  }
+
+  note(time, words, raised) {
+    const item = document.createElement("li");
+    item.className = raised ? "raised" : "cleared";
+    for (const part of [clock(time), words]) {
+      const span = document.createElement("span");
+      span.textContent = part;
+      item.append(span);
+    }
+    this.log.prepend(item);
+    if (this.log.children.length > MOST) this.log.lastChild.remove();
+    this.text.hidden = true;
+  }
+}

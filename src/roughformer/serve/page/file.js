@@ -1,0 +1,55 @@
+// A recording from a CSV file of the visitor: it is read here and goes nowhere but to the stream.
+
+import { Recording } from "./recording.js";
+
+const LARGEST = 200e6; // bytes
+const TIMES = ["time", "times", "t", "seconds", "timestamp"];
+const TRUTH = "truth";
+
+/**
+ * Columns: the time (in the unit that the model was trained with), the channels by name, and, if
+ * it is known, "truth". What is empty was not observed. Throws an Error in words for people.
+ */
+export async function openFile(file, channels) {
+  if (file.size > LARGEST) throw new Error(`${file.name} is larger than ${LARGEST / 1e6} MB`);
+  const lines = (await file.text()).split(/\r?\n/);
+  const names = lines[0].split(",").map((name) => name.trim().replace(/^"(.*)"$/, "$1"));
+  const time = names.findIndex((name) => TIMES.includes(name.toLowerCase()));
+  if (time < 0) throw new Error(`${file.name} has no column ${TIMES.join(", ")}`);
+  const columns = channels.map((name) => names.indexOf(name));
+  const missing = channels.filter((_, c) => columns[c] < 0);
+  if (missing.length) throw new Error(`${file.name} has no column ${missing.join(", ")}`);
+  const truth = names.indexOf(TRUTH);
+  const recording = new Recording({
+    name: file.name,
+    title: file.name,
+    channels,
+    seconds: 0,
+    truth: truth < 0 ? null : { name: TRUTH, unit: "" },
+  });
+  let last = -Infinity;
+  lines.forEach((line, row) => {
+    if (row === 0 || line.trim() === "") return;
+    const cells = line.split(",");
+    const number = (at) => {
+      const text = (cells[at] ?? "").trim();
+      const value = text === "" || text.toLowerCase() === "nan" ? NaN : Number(text);
+      if (text !== "" && Number.isNaN(value) && text.toLowerCase() !== "nan") {
+        throw new Error(`${file.name}, line ${row + 1}: ${text.slice(0, 30)} is no number`);
+      }
+      return value;
+    };
+    const now = number(time);
+    if (!(now > last)) {
+      throw new Error(`${file.name}, line ${row + 1}: times must increase, got ${cells[time]}`);
+    }
+    last = now;
+    recording.add(now, columns.map(number));
+    if (truth >= 0) recording.addTruth(now, number(truth));
+  });
+  if (recording.times.length < 2) throw new Error(`${file.name} has fewer than two rows`);
+  recording.start = recording.times[0];
+  recording.end = last;
+  recording.loadedTo = last;
+  return recording;
+}

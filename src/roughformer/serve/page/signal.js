@@ -1,0 +1,223 @@
+// The signal as it is sent: every lane a channel, and below it all that the model sees.
+
+import { colours, crisp, line, plate, prepare, scale, withAlpha } from "./draw.js";
+import { clock, percent, timeTicks } from "./format.js";
+import { after } from "./recording.js";
+
+const AXIS = 18; // pixels for the labels of time
+const GAP = 8; // between lanes
+const MOST_LANES = 6;
+
+/** Seconds of signal that fit a width well. */
+function secondsFor(width) {
+  return width >= 1100 ? 14 : width >= 700 ? 10 : width >= 480 ? 7 : 5;
+}
+
+/** Ranges of values that widen at once and narrow slowly, so that lanes do not jump. */
+class Ranges {
+  constructor() {
+    this.of = new Map();
+  }
+
+  update(lane, values, first, last) {
+    let low = Infinity;
+    let high = -Infinity;
+    for (let row = first; row < last; row++) {
+      const value = values[row];
+      if (value < low) low = value;
+      if (value > high) high = value;
+    }
+    let range = this.of.get(lane);
+    if (low > high) return range ?? [0, 1];
+    const room = 0.06 * (high - low) || 0.5;
+    const wish = [low - room, high + room];
+    range = range
+      ? [
+          Math.min(wish[0], range[0] + 0.03 * (wish[0] - range[0])),
+          Math.max(wish[1], range[1] + 0.03 * (wish[1] - range[1])),
+        ]
+      : wish;
+    this.of.set(lane, range);
+    return range;
+  }
+}
+
+export class SignalChart {
+  constructor(canvas, contextCanvas) {
+    this.canvas = canvas;
+    this.contextCanvas = contextCanvas;
+    this.ranges = new Ranges();
+    this.contextRanges = new Ranges();
+  }
+
+  reset() {
+    this.ranges = new Ranges();
+    this.contextRanges = new Ranges();
+    prepare(this.canvas);
+    prepare(this.contextCanvas);
+  }
+
+  /** `ends`: times of predictions; `explanation`: what the server said last, or null. */
+  draw(player, ends, span, explanation) {
+    const { pen, width, height } = prepare(this.canvas);
+    const theme = colours();
+    const shown = secondsFor(width);
+    const now = player.position;
+    const x = scale(now - shown, now, 0, width);
+    const bottom = height - AXIS;
+    this.timeAxis(pen, x, now - shown, now, bottom, width);
+    pen.strokeStyle = theme.soft;
+    pen.setLineDash([2, 4]);
+    for (let i = ends.length - 1; i >= 0 && ends[i] > now - shown; i--) {
+      withAlpha(pen, 0.55, () => line(pen, crisp(x(ends[i])), 0, crisp(x(ends[i])), bottom));
+    }
+    pen.setLineDash([]);
+    const lanes = player.channels.slice(0, MOST_LANES);
+    const high = (bottom - GAP * (lanes.length - 1)) / lanes.length;
+    lanes.forEach((channel, lane) => {
+      const top = lane * (high + GAP);
+      this.lane(pen, player, channel, lane, x, now - shown, top, high);
+      plate(pen, player.names[lane], 4, top + 9, theme.series[lane % 6]);
+    });
+    this.context(player, span, shown, explanation);
+  }
+
+  timeAxis(pen, x, from, to, bottom, width) {
+    const theme = colours();
+    pen.fillStyle = theme.soft;
+    pen.strokeStyle = theme.grid;
+    pen.textAlign = "center";
+    for (const time of timeTicks(from, to, Math.max(width / 110, 3))) {
+      line(pen, crisp(x(time)), 0, crisp(x(time)), bottom);
+      if (x(time) > 24 && x(time) < width - 20) {
+        pen.fillText(clock(time), x(time), bottom + AXIS / 2 + 1);
+      }
+    }
+  }
+
+  lane(pen, player, channel, lane, x, from, top, high) {
+    const theme = colours();
+    const times = player.recording.times;
+    const values = player.recording.values(channel);
+    const first = Math.max(after(times, from) - 1, 0);
+    const last = player.next;
+    const [low, most] = this.ranges.update(lane, values, first, last);
+    const y = scale(low, most, top + high, top);
+    // All that was recorded, faint.
+    pen.strokeStyle = theme.faint;
+    pen.lineWidth = 1.1;
+    pen.beginPath();
+    let drawing = false;
+    for (let row = first; row < last; row++) {
+      if (Number.isNaN(values[row])) drawing = false;
+      else if (drawing) pen.lineTo(x(times[row]), y(values[row]));
+      else {
+        pen.moveTo(x(times[row]), y(values[row]));
+        drawing = true;
+      }
+    }
+    pen.stroke();
+    pen.lineWidth = 1;
+    // What was sent, as dots: larger where there are fewer.
+    pen.fillStyle = theme.series[lane % 6];
+    const seconds = Math.max(times[last - 1] - times[first], 1e-9);
+    let count = 0;
+    for (let row = first; row < last; row++) if (player.wasSent(row)) count++;
+    const apart = (x(seconds) - x(0)) / Math.max(count, 1); // pixels from dot to dot
+    const radius = Math.min(Math.max(0.32 * apart, 1), 2.4);
+    pen.beginPath();
+    for (let row = first; row < last; row++) {
+      if (!player.wasSent(row) || Number.isNaN(values[row])) continue;
+      const [px, py] = [x(times[row]), y(values[row])];
+      if (radius < 1.3) pen.rect(px - radius, py - radius, 2 * radius, 2 * radius);
+      else {
+        pen.moveTo(px + radius, py);
+        pen.arc(px, py, radius, 0, 2 * Math.PI);
+      }
+    }
+    pen.fill();
+  }
+
+  /** The last `span` seconds, small, under the windows that drove the answer. */
+  context(player, span, shown, explanation) {
+    const { pen, width, height } = prepare(this.contextCanvas);
+    const theme = colours();
+    const now = player.position;
+    const x = scale(now - span, now, 0, width);
+    const bottom = height - AXIS;
+    const top = 16;
+    if (explanation) this.windows(pen, x, explanation, bottom, width);
+    const lanes = player.channels.slice(0, MOST_LANES);
+    const high = (bottom - top) / lanes.length;
+    const times = player.recording.times;
+    const first = after(times, now - span);
+    lanes.forEach((channel, lane) => {
+      const values = player.recording.values(channel);
+      const range = this.contextRanges.update(lane, values, first, player.next);
+      const y = scale(...range, top + (lane + 1) * high - 1, top + lane * high + 1);
+      pen.strokeStyle = theme.series[lane % 6];
+      envelope(pen, player, times, values, first, x, y);
+    });
+    // The part that is shown large above.
+    pen.strokeStyle = theme.soft;
+    const left = crisp(x(now - shown));
+    line(pen, left, bottom + 0.5, width, bottom + 0.5);
+    line(pen, left, top, left, bottom);
+    pen.fillStyle = theme.soft;
+    pen.textAlign = "left";
+    pen.fillText(`${Math.round(span)} s ago`, 2, bottom + AXIS / 2 + 1);
+    pen.textAlign = "right";
+    pen.fillText("now", width - 2, bottom + AXIS / 2 + 1);
+    pen.textAlign = "center";
+    if (width - left > 150) pen.fillText("shown above", (left + width) / 2, bottom + AXIS / 2 + 1);
+  }
+
+  windows(pen, x, explanation, bottom, width) {
+    const theme = colours();
+    for (const window of explanation.windows) {
+      const left = Math.max(x(window.start), 0);
+      const right = Math.min(x(window.end), width);
+      if (right - left < 2) continue;
+      pen.fillStyle = window.importance < 0 ? theme.down : theme.up;
+      withAlpha(pen, 0.04 + 0.34 * window.strength, () => {
+        pen.beginPath();
+        pen.roundRect(left + 1, 0, right - left - 2, bottom, 5);
+        pen.fill();
+      });
+      const text = percent(window.share);
+      pen.textAlign = "center";
+      if (right - left > pen.measureText(text).width + 6) {
+        pen.fillStyle = theme.ink;
+        withAlpha(pen, 0.5 + 0.5 * window.strength, () => {
+          pen.fillText(text, (left + right) / 2, 8);
+        });
+      }
+    }
+  }
+}
+
+/** One upright line for each pixel, from the least to the largest value that was sent in it. */
+function envelope(pen, player, times, values, first, x, y) {
+  pen.beginPath();
+  let pixel = -1;
+  let low = Infinity;
+  let high = -Infinity;
+  const flush = () => {
+    if (low <= high) {
+      pen.moveTo(pixel + 0.5, Math.min(y(high), y(low) - 1));
+      pen.lineTo(pixel + 0.5, y(low));
+    }
+  };
+  for (let row = first; row < player.next; row++) {
+    if (!player.wasSent(row) || Number.isNaN(values[row])) continue;
+    const at = Math.floor(x(times[row]));
+    if (at !== pixel) {
+      flush();
+      [pixel, low, high] = [at, Infinity, -Infinity];
+    }
+    low = Math.min(low, values[row]);
+    high = Math.max(high, values[row]);
+  }
+  flush();
+  pen.stroke();
+}

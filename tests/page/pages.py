@@ -1,0 +1,62 @@
+"""Services of the page's models in threads of the tests' process."""
+
+import asyncio
+import threading
+import time
+from contextlib import contextmanager
+
+import httpx
+
+from roughformer.serve.limits import Limits
+from roughformer.serve.model import ServedModel
+from roughformer.serve.server import Server, listen
+from roughformer.serve.service import Options, Service
+
+
+class Served:
+    """A running service: its address, a client, and the objects behind it."""
+
+    def __init__(self, predictor, **options):
+        self.service = Service(ServedModel(predictor), Limits(), Options(threads=1, **options))
+        self.server = Server(self.service)
+        bound = listen("127.0.0.1", 0)
+        self.url = f"http://127.0.0.1:{bound.getsockname()[1]}/"
+        self.http = httpx.Client(base_url=self.url, timeout=30)
+        self.thread = threading.Thread(target=self._run, args=(bound,), daemon=True)
+        self.thread.start()
+        wait_for(lambda: self.service.ready)
+
+    def _run(self, bound):
+        async def main():
+            self.loop = asyncio.get_running_loop()
+            await self.server.serve([bound])
+
+        asyncio.run(main())
+
+    def streams(self):
+        """Ids of the open streams."""
+        return set(self.service.streams.entries)
+
+    def accepted(self, name):
+        return self.http.get(f"v1/streams/{name}").json()["accepted"]
+
+    def stop(self):
+        self.http.close()
+        self.loop.call_soon_threadsafe(self.server.handle_exit, 15, None)
+        self.thread.join(15)
+
+
+@contextmanager
+def served(predictor, **options):
+    running = Served(predictor, **options)
+    try:
+        yield running
+    finally:
+        running.stop()
+
+
+def wait_for(condition, seconds=20):
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, "it did not happen"
+        time.sleep(0.02)

@@ -1,0 +1,145 @@
+"""The page in a real browser, against the real service."""
+
+import numpy as np
+from pages import served, wait_for
+
+from roughformer.io import make_pulse
+from roughformer.serve.streams import StreamOptions
+
+TOKEN = "a-token-for-the-tests"
+
+
+def play(page, recording, speed=8):
+    page.select_option("#source", recording)
+    page.check(f"input[name=speed][value='{speed}']", force=True)
+    page.click("#play")
+
+
+def wait_until(page, seconds):
+    """Until the prediction of so many seconds after the start is shown."""
+    page.wait_for_function(
+        "seconds => Number(document.getElementById('number').dataset.time ?? 0) >= seconds",
+        arg=seconds,
+    )
+
+
+def value(page, selector):
+    return float(page.get_attribute(selector, "data-value"))
+
+
+def test_it_plays_and_the_number_holds_while_most_observations_are_dropped(rates, open_page):
+    wait_for(lambda: rates.streams() == set())
+    page = open_page(rates.url)
+    assert "heart rate of PPG, ECG; from the last 32 s, every 1 s" in page.inner_text("#facts")
+    play(page, "exercise")
+    wait_until(page, 12)
+    assert abs(value(page, "#number") - value(page, "#truth")) < 4
+    assert page.inner_text("#unit") == "beats/min"
+    assert page.inner_text("#status") == "live"
+    # An alarm came: it is said, shown and noted.
+    assert page.get_attribute("#alarm", "role") == "alert"
+    assert "heart rate above 50" in page.inner_text("#alarm")
+    assert page.locator("#log .raised").count() == 1
+    # Which channels drove it: as many bars.
+    page.wait_for_selector("#channels li")
+    assert page.locator("#channels .name").all_inner_texts() == ["PPG", "ECG"]
+    assert "(100 %)" in page.inner_text("#sent")
+    page.locator("#dropped").fill("80")
+    assert page.inner_text("#dropped-text") == "80 %"
+    (name,) = rates.streams()
+    before, since = rates.accepted(name), float(page.get_attribute("#number", "data-time"))
+    wait_until(page, since + 36)  # by now the model sees nothing of before
+    assert abs(value(page, "#number") - value(page, "#truth")) < 4
+    assert rates.accepted(name) - before < 0.5 * 36 * 125
+
+
+def test_what_is_left_behind_is_removed(rates, open_page):
+    wait_for(lambda: rates.streams() == set())
+    page = open_page(rates.url)
+    play(page, "slow")
+    wait_until(page, 3)
+    (first,) = rates.streams()
+    page.click("#restart")
+    wait_for(lambda: len(rates.streams()) == 1 and first not in rates.streams())
+    wait_until(page, 3)
+    page.goto("about:blank")
+    wait_for(lambda: rates.streams() == set())
+
+
+def test_after_a_break_it_goes_on_where_it_was(rates, open_page):
+    wait_for(lambda: rates.streams() == set())
+    page = open_page(rates.url)
+    play(page, "slow")
+    wait_until(page, 8)
+    (name,) = rates.streams()
+    # The stream is taken away: the page makes it anew and sends again what it had sent.
+    rates.http.delete(f"v1/streams/{name}")
+    page.wait_for_selector("#status[data-state=wait]")
+    page.wait_for_selector("#status[data-state=live]")
+    page.errors.clear()  # the browser notes that the stream was not there
+    wait_until(page, 20)
+    page.click("#play")
+    assert page.inner_text("#play") == "Resume"
+
+    def sent():
+        return int(page.inner_text("#sent").split()[0].replace(",", ""))
+
+    wait_for(lambda: rates.accepted(name) == sent())
+    assert abs(value(page, "#number") - value(page, "#truth")) < 4
+
+
+def test_a_stream_of_others_can_be_watched(rates, open_page):
+    page = open_page(rates.url)
+    page.select_option("#source", "(watch)")
+    page.fill("#stream-id", "nobody")
+    page.click("#watch button")
+    page.wait_for_selector("#error:not([hidden])")
+    assert "nobody" in page.inner_text("#error")
+    page.errors.clear()  # the browser notes the 404 that was asked for
+    rates.http.post("v1/streams", json={"id": "bed-7"})
+    page.fill("#stream-id", "bed-7")
+    page.click("#watch button")
+    page.wait_for_selector("#status[data-state=live]")
+    times, values = make_pulse(1, 8.0, seed=5, disturbed=0.0).series(0)
+    rows = np.round(values.astype(float), 4).tolist()
+    rates.http.post("v1/streams/bed-7/push", json={"times": times.tolist(), "values": rows})
+    wait_until(page, 7)
+    assert page.is_hidden("#error")
+    assert page.is_visible("#signal-empty")
+    page.goto("about:blank")  # a stream of others stays
+    assert rates.http.get("v1/streams/bed-7").status_code == 200
+    rates.http.delete("v1/streams/bed-7")
+
+
+def test_it_shows_the_chances_of_classes(classes, open_page):
+    page = open_page(classes.url)
+    play(page, "exercise")
+    wait_until(page, 6)
+    assert page.inner_text("#number") in ("fast", "slow")
+    assert page.locator("#classes .name").all_inner_texts() == ["fast", "slow"]
+    shares = [
+        int(text.split()[0]) for text in page.locator("#classes span + span").all_inner_texts()
+    ]
+    assert 99 <= sum(shares) <= 101
+    page.wait_for_selector("#channels li")
+
+
+def test_a_token_is_asked_for_and_used(rate_model, open_page):
+    options = StreamOptions(span=32.0, every=1.0)
+    with served(rate_model.predictor_, streams=options, token=TOKEN) as running:
+        page = open_page(running.url, ready=False)
+        page.wait_for_selector("#token-dialog[open]")
+        page.errors.clear()  # the browser notes the 401
+        page.fill("#token", TOKEN)
+        page.keyboard.press("Enter")
+        page.wait_for_selector("html[data-ready=true]")
+        play(page, "slow")
+        wait_until(page, 3)
+        page.goto("about:blank")
+
+
+def test_a_model_without_streams_says_what_to_do(rate_model, open_page):
+    with served(rate_model.predictor_) as running:
+        page = open_page(running.url)
+        assert "Serve it with --span" in page.inner_text("#error")
+        assert page.is_disabled("#play")

@@ -1,0 +1,207 @@
+"""Whatever is sent, the answer is words and the server goes on."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from serving import arrow
+
+from roughformer.serve.tables import ARROW, PARQUET
+
+GOOD = {"times": [0.0, 1.0, 2.5], "values": [[1, 2], [None, 3], [1.5, None]]}
+
+
+def series(**changes):
+    return json.dumps({"series": [GOOD, GOOD | changes]}).encode()
+
+
+def parquet(columns):
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table(columns), sink)
+    return sink.getvalue().to_pybytes()
+
+
+def with_compression():
+    sink = pa.BufferOutputStream()
+    table = pa.table({"series": ["a"] * 99, "time": np.arange(99.0), "hr": 1.0 * np.ones(99)})
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
+        writer.write_table(table)
+    return sink.getvalue().to_pybytes()
+
+
+WIDE = {"series": ["a", "a"], "time": [0.0, 1.0], "hr": [1.0, 2.0], "spo2": [1.0, None]}
+JSON = [
+    (b"", "no JSON"),
+    (b"{", "no JSON"),
+    (b"null", "must be an object"),
+    (b"[]", "must be an object"),
+    (b'"text"', "must be an object"),
+    (b"\xff\xfe\x00", "no JSON"),
+    (b"\xef\xbb\xbf{}", "no JSON"),
+    (b"[" * 5000 + b"]" * 5000, "depth"),
+    (b'{"series": ' * 2000, "no JSON"),
+    (b"{}", "at least one series"),
+    (b'{"series": []}', "at least one series"),
+    (b'{"series": {}}', "at least one series"),
+    (b'{"series": [1]}', "series 0: a series must be an object"),
+    (b'{"serie": []}', "no key 'serie'"),
+    (series(time=[0]), "series 1: a series has no key 'time'"),
+    (series().replace(b"2.5", b"NaN"), "no JSON"),
+    (series().replace(b"2.5", b"Infinity"), "no JSON"),
+    (series().replace(b"1.5", b"-Infinity"), "no JSON"),
+    (series().replace(b"1.5", b"1e999"), "no JSON"),
+    (series(times=None), "series 1: times must be a list of numbers"),
+    (series(times="012"), "times must be a list of numbers, got the text '012'"),
+    (series(times=[0, "1", 2]), "series 1, row 1: a time must be a number, got the text '1'"),
+    (series(times=[0, True, 2]), "series 1, row 1: a time must be a number, got true/false"),
+    (series(times=[0, None, 2]), "series 1, row 1: a time must be a number, got null"),
+    (series(times=[0, [1], 2]), "series 1, row 1"),
+    (series(times=[0, 2, 1]), "series 1, row 2: times must strictly increase, got 1.0 after 2.0"),
+    (series(times=[0, 1, 1]), "series 1, row 2: times must strictly increase, got 1.0 twice"),
+    (series(times=[], values=[]), "series 1: a series needs at least one observation"),
+    (series(times=[0, 1]), "series 1: there are 2 times but 3 rows"),
+    (series(values=7), "series 1: values must be a list of rows"),
+    (series(values=[1, 2, 3]), "series 1, row 0: a row must be a list"),
+    (series(values=[[1, 2], [3], [4, 5]]), "series 1, row 1: a row must have 2 values"),
+    (series(values=[[1, 2], [3, 4, 5], [4, 5]]), "row 1: a row must have 2 values, one for each"),
+    (series(values=[[1, 2], [3, "4"], [4, 5]]), "series 1, row 1: a value must be a number or nul"),
+    (series(values=[[1, 2], [3, 4], [False, 5]]), "row 2: a value must be a number or null, got t"),
+    (series(values=[[1, 2], [3, {}], [4, 5]]), "got an object for 'spo2'"),
+    (series(static={"age": 3}), "series 1: the model has no static covariate 'age'"),
+    (series(static=[1]), "series 1: static must be an object"),
+    (series(id={"a": 1}), "series 1: an id must be"),
+    (series(id="x" * 300), "series 1: an id must be"),
+    (json.dumps({"series": [GOOD], "channels": ["hr", "pulse"]}), "no channel 'pulse'"),
+    (json.dumps({"series": [GOOD], "channels": ["hr"]}), "must name each of hr, spo2 once"),
+    (json.dumps({"series": [GOOD], "channels": ["hr", "hr"]}), "must name each of hr, spo2 once"),
+    (json.dumps({"series": [GOOD], "channels": "hr"}), "channels must be a list of names"),
+    (json.dumps({"series": [GOOD], "channels": [1, 2]}), "channels must be a list of names"),
+    (json.dumps({"series": [GOOD] * 41}), "may have 40 series, got 41"),
+    (
+        json.dumps({"series": [{"times": list(range(6000)), "values": []}]}),
+        "may have 5000 points in all",
+    ),
+    (series(times=[0, 1, 1e9]), "series 1: it would have 500000000 windows of 2, the limit is 500"),
+]
+TABLES = [
+    (ARROW, b"", "no Arrow stream"),
+    (ARROW, b"ARROW1\0\0garbage", "no Arrow stream"),
+    (ARROW, arrow(WIDE)[:-100], "Arrow stream"),
+    (ARROW, with_compression(), "compressed Arrow is not taken"),
+    (ARROW, arrow({"time": [0.0], "hr": [1.0], "spo2": [1.0]}), "one column 'series'"),
+    (ARROW, arrow({"series": ["a"], "hr": [1.0], "spo2": [1.0]}), "one column 'time'"),
+    (ARROW, arrow({"series": ["a"], "time": [0.0], "hr": [1.0]}), "no column 'spo2'"),
+    (ARROW, arrow(WIDE | {"hr": ["1", "2"]}), "column 'hr' must hold numbers"),
+    (ARROW, arrow(WIDE | {"hr": [[1], [2]]}), "column 'hr' must hold numbers"),
+    (ARROW, arrow(WIDE | {"hr": [1.0, float("inf")]}), "column 'hr' must be finite"),
+    (ARROW, arrow(WIDE | {"series": ["a", None]}), "must have an entry in each row"),
+    (ARROW, arrow(WIDE | {"series": [0.5, 0.5]}), "texts or whole numbers"),
+    (ARROW, arrow(WIDE | {"time": [1.0, 1.0]}), "times must strictly increase"),
+    (ARROW, arrow(pa.table(WIDE).slice(0, 0)), "no rows"),
+    (PARQUET, b"", "no Parquet file"),
+    (PARQUET, b"PAR1garbagePAR1", "no Parquet file"),
+    (PARQUET, parquet(WIDE)[:-20], "no Parquet file"),
+    (PARQUET, parquet(WIDE)[::-1], "no Parquet file"),
+    (
+        PARQUET,
+        parquet(
+            {"series": ["a"], "time": [0.0], "channel": ["pulse"], "value": [1.0]},
+        ),
+        "no channel 'pulse'",
+    ),
+    (PARQUET, parquet({n: [c[0]] * 6000 for n, c in WIDE.items()}), "may have 5000 rows"),
+]
+
+
+def check(answer, words, server):
+    assert answer.status_code == 400, answer.text
+    message = answer.json()["error"]["message"]
+    assert words in message
+    assert "Traceback" not in answer.text
+    assert ".py" not in answer.text
+    assert server.http.get("/healthz").status_code == 200
+
+
+@pytest.mark.parametrize(("body", "words"), JSON, ids=range(len(JSON)))
+def test_a_malformed_body_is_answered_with_words(server, body, words):
+    kind = {"Content-Type": "application/json"}
+    check(server.http.post("/v1/predict", content=body, headers=kind), words, server)
+
+
+@pytest.mark.parametrize(("kind", "body", "words"), TABLES, ids=range(len(TABLES)))
+def test_a_malformed_table_is_answered_with_words(server, kind, body, words):
+    answer = server.http.post("/v1/predict", content=body, headers={"Content-Type": kind})
+    check(answer, words, server)
+
+
+@pytest.mark.parametrize("kind", [ARROW, PARQUET])
+def test_a_table_with_any_byte_changed_does_no_harm(server, kind):
+    columns = {k: v * 20 if k != "time" else np.arange(40.0) for k, v in WIDE.items()}
+    data = arrow(columns) if kind == ARROW else parquet(columns)
+    rng = np.random.default_rng(0)
+    seen = set()
+    for _ in range(150):
+        broken = bytearray(data)
+        for at in rng.integers(0, len(data), rng.integers(1, 4)):
+            broken[at] = rng.integers(0, 256)
+        answer = server.http.post(
+            "/v1/predict", content=bytes(broken), headers={"Content-Type": kind}
+        )
+        seen.add(answer.status_code)
+        assert answer.status_code in (200, 400, 413), answer.text
+    assert 400 in seen
+    assert server.metric("roughformer_errors_total") == 0
+
+
+def test_the_place_of_a_fault_is_told_as_data_too(server):
+    answer = server.http.post("/v1/predict", content=series(times=[0, 2, 1]))
+    assert answer.json()["error"]["position"] == {"series": 1, "row": 2}
+
+
+def test_large_whole_numbers_and_keys_that_come_twice_do_no_harm(server):
+    body = series().replace(b"2.5", b"123456789012345678901234567890").replace(b"1.5", b"9" * 40)
+    assert server.http.post("/v1/predict", content=body).status_code == 400  # so many windows
+    twice = b'{"series": 1, "series": ' + series()[len(b'{"series": ') :]
+    assert server.http.post("/v1/predict", content=twice).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/nothing", 404),
+        ("GET", "/v1/predict", 405),
+        ("DELETE", "/v1/model", 405),
+        ("GET", "/page/../app.py", 404),
+        ("GET", "/page/..%2Fapp.py", 404),
+        ("GET", "/page/.hidden", 404),
+        ("GET", "/v1/streams/none", 404),
+        ("GET", "/v1/streams/a%20b", 400),
+        ("POST", "/v1/streams/none/push", 400),
+        ("PUT", "/v1/streams/x/snapshot", 400),
+    ],
+)
+def test_what_is_not_there_is_told_in_the_same_form(server, method, path, status):
+    answer = server.http.request(method, path)
+    assert answer.status_code == status
+    assert set(answer.json()["error"]) == {"message", "position"}
+
+
+def test_another_kind_of_body_is_not_taken(server):
+    answer = server.http.post("/v1/predict", content=b"x", headers={"Content-Type": "text/csv"})
+    assert answer.status_code == 415
+
+
+def test_an_error_of_ours_has_a_number_and_no_trace(server, monkeypatch, caplog):
+    def fails(batch):
+        raise RuntimeError("secret /path/of/the.py")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(server.service.model, "predict", fails)
+        answer = server.predict([GOOD])
+    assert answer.status_code == 500
+    assert "secret" not in answer.text
+    assert "in the server's log as" in answer.json()["error"]["message"]
+    assert server.predict([GOOD]).status_code == 200
