@@ -124,6 +124,7 @@ def _figure(rows: list[Row], depth: int) -> tuple[str, str, Any]:
             mean = [np.mean([one[k][key] for one in own]) for k in range(depth)]
             axes.plot(at, mean, look, color=colour, label=label, marker="o", markersize=3)
         axes.set_yscale("log")
+        axes.xaxis.get_major_locator().set_params(integer=True)
         axes.set_title(name)
     panels[0].legend(fontsize=8)
     return "theory_decay", "Norms of the levels of signatures and their bound", figure
