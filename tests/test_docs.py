@@ -90,9 +90,10 @@ def test_the_tables_on_the_page_are_those_of_the_code(page):
     )
 
 
-def test_what_we_found_is_said_with_the_published_numbers():
-    assert (DOCS / "findings.md").read_text() == script("_findings").page(), (
-        "run: python docs/_findings.py"
+@pytest.mark.parametrize("name", ["findings", "live"])
+def test_pages_of_measurements_have_the_published_numbers(name):
+    assert (DOCS / f"{name}.md").read_text() == script(f"_{name}").page(), (
+        f"run: python docs/_{name}.py"
     )
 
 

@@ -238,4 +238,10 @@ def _or_none(x: float) -> float | None:
 
 
 def _or_nan(x: Any) -> float:
-    return float(x) if isinstance(x, int | float) and not isinstance(x, bool) else math.nan
+    """A finite time; whatever else a snapshot may hold is none."""
+    if not isinstance(x, int | float) or isinstance(x, bool):
+        return math.nan
+    try:
+        return float(x) if math.isfinite(x) else math.nan
+    except OverflowError:  # a whole number with hundreds of digits
+        return math.nan

@@ -16,11 +16,12 @@ from roughformer.serve.service import Options, Service
 class Served:
     """A running service: its address, a client, and the objects behind it."""
 
-    def __init__(self, predictor, **options):
+    def __init__(self, predictor, port=0, **options):
         self.service = Service(ServedModel(predictor), Limits(), Options(threads=1, **options))
         self.server = Server(self.service)
-        bound = listen("127.0.0.1", 0)
-        self.url = f"http://127.0.0.1:{bound.getsockname()[1]}/"
+        bound = listen("127.0.0.1", port)
+        self.port = bound.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}/"
         self.http = httpx.Client(base_url=self.url, timeout=30)
         self.thread = threading.Thread(target=self._run, args=(bound,), daemon=True)
         self.thread.start()

@@ -1,9 +1,14 @@
 """Recordings and explanations over HTTP."""
 
 import json
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 
+import httpx
 import numpy as np
 import pytest
+from pages import Served
 
 from roughformer.explain import explain
 from roughformer.io import make_pulse
@@ -137,15 +142,37 @@ def test_a_wrong_body_is_refused_with_words(rates, change, words):
 
 
 def test_what_is_too_long_is_refused(rates, classes):
-    n = 50_001
+    n = 20_001
     long = {"times": list(range(n)), "values": [[0.0, 0.0]] * n}
     answer = rates.http.post("v1/explain", json={"series": [long]})
     assert answer.status_code == 400
-    assert "at most 50000 observations" in answer.json()["error"]["message"]
+    assert "at most 20000 observations" in answer.json()["error"]["message"]
     far = {"times": [0.0, 4000.0], "values": [[0.0, 0.0]] * 2}
     answer = classes.http.post("v1/explain", json={"series": [far]})
     assert answer.status_code == 400
-    assert "at most 1000 windows" in answer.json()["error"]["message"]
+    assert "at most 200 windows" in answer.json()["error"]["message"]
+
+
+def test_a_long_explanation_does_not_hold_up_the_stop(rate_model, monkeypatch):
+    begun, never = threading.Event(), threading.Event()
+
+    def explain_for_ever(*_, **__):
+        begun.set()
+        never.wait(30)
+
+    monkeypatch.setattr("roughformer.serve.explaining.explain", explain_for_ever)
+    body = body_of(make_pulse(1, 2.0, seed=8, disturbed=0.0))
+    with ThreadPoolExecutor(1) as pool:
+        running = Served(rate_model.predictor_)
+        asked = pool.submit(httpx.post, f"{running.url}v1/explain", json=body, timeout=30)
+        assert begun.wait(10)
+        began = time.monotonic()
+        running.stop()
+        assert not running.thread.is_alive()
+        assert time.monotonic() - began < 10
+        assert asked.result().status_code == 503
+        assert "stopping" in asked.result().json()["error"]["message"]
+    never.set()
 
 
 def test_one_observation_can_be_explained(rates):

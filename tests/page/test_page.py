@@ -74,7 +74,7 @@ def test_after_a_break_it_goes_on_where_it_was(rates, open_page):
     (name,) = rates.streams()
     # The stream is taken away: the page makes it anew and sends again what it had sent.
     rates.http.delete(f"v1/streams/{name}")
-    page.wait_for_selector("#status[data-state=wait]")
+    page.wait_for_selector("#status[data-state=bad]")
     page.wait_for_selector("#status[data-state=live]")
     page.errors.clear()  # the browser notes that the stream was not there
     wait_until(page, 20)
@@ -86,6 +86,60 @@ def test_after_a_break_it_goes_on_where_it_was(rates, open_page):
 
     wait_for(lambda: rates.accepted(name) == sent())
     assert abs(value(page, "#number") - value(page, "#truth")) < 4
+
+
+def drawn(page, canvas):
+    """Pixels of a canvas that are not empty."""
+    return page.evaluate(
+        """id => {
+          const canvas = document.getElementById(id);
+          const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+          return data.filter((value, i) => i % 4 === 3 && value > 0).length;
+        }""",
+        canvas,
+    )
+
+
+def test_a_server_that_goes_and_comes_back_is_noticed(rate_model, open_page):
+    options = StreamOptions(span=32.0, every=1.0)
+    with served(rate_model.predictor_, streams=options) as first:
+        page = open_page(first.url)
+        play(page, "slow")
+        wait_until(page, 6)
+    page.wait_for_selector("#status[data-state=bad]")
+    assert page.inner_text("#status") == "connection lost, trying again"
+    assert "stale" in page.get_attribute(".card.number", "class")
+    since = float(page.get_attribute("#number", "data-time"))
+    with served(rate_model.predictor_, port=first.port, streams=options):
+        page.wait_for_selector("#status[data-state=live]")
+        wait_until(page, since + 2)
+        assert "stale" not in page.get_attribute(".card.number", "class")
+        page.errors.clear()  # the browser notes that nobody answered
+        page.goto("about:blank")
+
+
+def test_a_link_brings_back_what_was_chosen(rates, open_page):
+    page = open_page(rates.url)
+    page.select_option("#source", "slow")
+    page.check("input[name=speed][value='4']", force=True)
+    page.locator("#dropped").fill("35")
+    page.locator("#dropped").dispatch_event("change")
+    assert page.url.endswith("#source=slow&speed=4&dropped=35")
+    page.reload()
+    page.wait_for_selector("html[data-ready=true]")
+    assert page.input_value("#source") == "slow"
+    assert page.inner_text("#dropped-text") == "35 %"
+    assert page.locator("input[name=speed]:checked").input_value() == "4"
+    # What a link says wrongly is left as it was.
+    page.goto(f"{rates.url}#source=nothing&dropped=x&speed=%22%5D")
+    page.wait_for_timeout(100)
+    assert page.input_value("#source") == "slow"
+    rates.http.post("v1/streams", json={"id": "bed-8"})
+    page.goto(f"{rates.url}#source=(watch)&stream=bed-8")
+    page.wait_for_selector("#status[data-state=live]")
+    rates.http.delete("v1/streams/bed-8")
+    page.wait_for_selector("#status:has-text('gone')")
+    page.errors.clear()  # the browser notes the 404 of the stream that is gone
 
 
 def test_a_stream_of_others_can_be_watched(rates, open_page):
@@ -105,7 +159,10 @@ def test_a_stream_of_others_can_be_watched(rates, open_page):
     rates.http.post("v1/streams/bed-7/push", json={"times": times.tolist(), "values": rows})
     wait_until(page, 7)
     assert page.is_hidden("#error")
-    assert page.is_visible("#signal-empty")
+    # Its signal is drawn, and what drove the answer is told.
+    page.wait_for_selector("#channels li")
+    assert drawn(page, "signal") > 1000
+    assert page.is_hidden("#dropped")
     page.goto("about:blank")  # a stream of others stays
     assert rates.http.get("v1/streams/bed-7").status_code == 200
     rates.http.delete("v1/streams/bed-7")

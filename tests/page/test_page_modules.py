@@ -37,6 +37,7 @@ def test_numbers_and_times_are_written_for_people(call):
     assert written == ["0", "71.2", "0.0123", "149", "1.00e+7"]
     assert call("format.js", "m.number(NaN)") == "–"
     assert call("format.js", "[m.signed(-0.5), m.signed(2)]") == ["−0.50", "+2.0"]
+    assert call("format.js", "[m.signed(-0.0001, 1.2), m.signed(26.31, 1.2)]") == ["0.0", "+26.3"]
     times = call("format.js", "xs.map(x => m.clock(x))", xs=[0, 59.99, 61, 3599.4, 1.7e9, -5])
     assert times == ["0:00", "0:59", "1:01", "59:59", "22:13:20", "−0:05"]
 
@@ -84,8 +85,8 @@ def test_every_kind_of_answer_is_read(call, prediction, found):
 def test_an_alarm_is_said_once_when_it_comes_and_once_when_it_goes(call):
     script = """(() => {
       const make = () => document.createElement("div");
-      const [banner, log, text, card] = [make(), make(), make(), make()];
-      const alarms = new m.Alarms({ banner, log, text, card });
+      const [banner, log, card] = [make(), make(), make()];
+      const alarms = new m.Alarms({ banner, log, card });
       const said = [];
       for (const active of [false, true, true, false]) {
         alarms.update([{ words: "above 100", active }], said.length, "101");
@@ -106,6 +107,10 @@ def test_alarms_are_named_by_what_they_watch(call):
     words = call("alarms.js", "m.alarmWords(a, {targets: ['heart rate']})", a=one)
     assert words == "heart rate above 110"
     assert call("alarms.js", "m.alarmWords(a, {targets: ['0']})", a=one) == "above 110"
+    rings = one | {"words": words, "after": 3, "release": 105}
+    said = call("alarms.js", "m.settings([a], {})", a=rings)
+    assert said == "Rings when: heart rate above 110 for 3 s, until below 105."
+    assert "--alarm" in call("alarms.js", "m.settings([], {})")
     sick = {"of": "sick", "above": False, "threshold": 0.2}
     assert call("alarms.js", "m.alarmWords(a, {classes: ['sick']})", a=sick) == "sick below 20 %"
 

@@ -32,13 +32,19 @@ def test_help_names_the_options():
         (("serve", "{model}", "--alarm", "class=x above 0.5"), "one of sick, well", 1),
         (("serve", "{model}", "--alarm", "well above 0.5 release 0.6"), "release must not be", 1),
         (("serve", "{model}", "--body-seconds", "0"), "body_seconds must be", 1),
+        (("serve", "{model}", "--idle-seconds", "-5"), "idle_seconds must be", 1),
+        (("serve", "{model}", "--snapshot-seconds", "nan"), "snapshot_seconds must be", 1),
+        (("serve", "{model}", "--snapshot-dir", "{bad}"), "a file is in the way", 1),
+        (("serve", "{model}", "--token-file", "{bytes}"), "must be 8 to 512 letters", 1),
         (("serve", "{model}", "--token-file", "{missing}"), "there is no such file", 1),
         (("serve", "{model}", "--token-file", "{bad}"), "must be 8 to 512 letters", 1),
     ],
 )
 def test_wrong_options_are_refused_with_words(model, tmp_path, options, words, code):
     (tmp_path / "bad").write_text("with blanks\n")
-    places = {"model": model.directory, "missing": tmp_path / "none", "bad": tmp_path / "bad"}
+    (tmp_path / "bytes").write_bytes(b"\xff\xfe12345678")
+    places = {"model": model.directory, "missing": tmp_path / "none"}
+    places |= {"bad": tmp_path / "bad", "bytes": tmp_path / "bytes"}
     assert words in fails(*(word.format(**places) for word in options), code=code)
 
 

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from serving import arrow
 
-from roughformer.serve.tables import ARROW, PARQUET
+from roughformer.serve.table_bytes import ARROW, PARQUET
 
 GOOD = {"times": [0.0, 1.0, 2.5], "values": [[1, 2], [None, 3], [1.5, None]]}
 
@@ -70,6 +70,8 @@ JSON = [
     (series(values=[[1, 2], [3, "4"], [4, 5]]), "series 1, row 1: a value must be a number or nul"),
     (series(values=[[1, 2], [3, 4], [False, 5]]), "row 2: a value must be a number or null, got t"),
     (series(values=[[1, 2], [3, {}], [4, 5]]), "got an object for 'spo2'"),
+    (series(values=[[1, 2], [3, 1e39], [4, 5]]), "row 1: a value must be at most 3e+38 in size"),
+    (series(times=[0, 1, 1e200]), "series 1, row 2: a time must be finite and at most 1e+100"),
     (series(static={"age": 3}), "series 1: the model has no static covariate 'age'"),
     (series(static=[1]), "series 1: static must be an object"),
     (series(id={"a": 1}), "series 1: an id must be"),
@@ -100,7 +102,13 @@ TABLES = [
     (ARROW, arrow(WIDE | {"series": ["a", None]}), "must have an entry in each row"),
     (ARROW, arrow(WIDE | {"series": [0.5, 0.5]}), "texts or whole numbers"),
     (ARROW, arrow(WIDE | {"time": [1.0, 1.0]}), "times must strictly increase"),
+    (ARROW, arrow(WIDE | {"time": [1.0, 0.0]}), "row 1: times must strictly increase"),
+    (ARROW, arrow(WIDE | {"time": [0.0, float("nan")]}), "row 1: times must strictly increase"),
+    (ARROW, arrow(WIDE | {"time": [0.0, None]}), "row 1: a row needs a time"),
+    (ARROW, arrow(WIDE | {"hr": [1.0, 1e39]}), "row 1: column 'hr' must be finite"),
+    (ARROW, arrow(WIDE | {"hrr": [1.0, 2.0]}), "column 4: the model has no channel 'hrr'"),
     (ARROW, arrow(pa.table(WIDE).slice(0, 0)), "no rows"),
+    (PARQUET, parquet(WIDE | {"hrr": [1.0, 2.0]}), "column 4: the model has no channel 'hrr'"),
     (PARQUET, b"", "no Parquet file"),
     (PARQUET, b"PAR1garbagePAR1", "no Parquet file"),
     (PARQUET, parquet(WIDE)[:-20], "no Parquet file"),
@@ -177,6 +185,7 @@ def test_large_whole_numbers_and_keys_that_come_twice_do_no_harm(server):
         ("GET", "/page/../app.py", 404),
         ("GET", "/page/..%2Fapp.py", 404),
         ("GET", "/page/.hidden", 404),
+        ("GET", "/v1/model/", 404),
         ("GET", "/v1/streams/none", 404),
         ("GET", "/v1/streams/a%20b", 400),
         ("POST", "/v1/streams/none/push", 400),
@@ -192,6 +201,19 @@ def test_what_is_not_there_is_told_in_the_same_form(server, method, path, status
 def test_another_kind_of_body_is_not_taken(server):
     answer = server.http.post("/v1/predict", content=b"x", headers={"Content-Type": "text/csv"})
     assert answer.status_code == 415
+
+
+def test_a_packed_body_is_not_taken(server):
+    packed = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
+    answer = server.http.post("/v1/predict", content=b"\x1f\x8b", headers=packed)
+    assert answer.status_code == 415
+    assert "not packed as 'gzip'" in answer.json()["error"]["message"]
+
+
+def test_an_index_that_pandas_writes_along_is_no_channel(server):
+    body = parquet(WIDE | {"__index_level_0__": [0, 1]})
+    answer = server.http.post("/v1/predict", content=body, headers={"Content-Type": PARQUET})
+    assert answer.status_code == 200
 
 
 def test_an_error_of_ours_has_a_number_and_no_trace(server, monkeypatch, caplog):

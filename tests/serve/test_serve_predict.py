@@ -14,7 +14,7 @@ from conftest import CHANNELS, recording
 from roughformer.serve.limits import Limits
 from roughformer.serve.refusal import Refusal
 from roughformer.serve.series import series_of
-from roughformer.serve.tables import ARROW, PARQUET
+from roughformer.serve.table_bytes import ARROW, PARQUET
 
 
 def many(n=5):

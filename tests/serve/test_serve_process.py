@@ -41,7 +41,7 @@ class Process:
         self.http = httpx.Client(
             base_url=f"http://127.0.0.1:{self.port}", timeout=30, headers=self.headers
         )
-        wait_for(self.is_ready, 60)
+        assert self.is_ready()  # the address is told when it can be used
 
     def is_ready(self):
         try:

@@ -167,7 +167,8 @@ def serve(
 def _token(file: Path | None) -> str | None:
     from roughformer.errors import InputError
 
-    text: Any = os.environ.get(_TOKEN) if file is None else file.read_text().strip()
+    # Bytes that are no text become signs that no token may have.
+    text: Any = os.environ.get(_TOKEN) if file is None else file.read_text(errors="replace").strip()
     if file is None and not text:
         return None
     if not re.fullmatch(r"[A-Za-z0-9._~-]{8,512}", text):

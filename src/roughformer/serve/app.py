@@ -56,6 +56,7 @@ def create_app(service: Service) -> FastAPI:
         description=_ABOUT,
         docs_url=None,  # FastAPI's pages load scripts of other hosts
         redoc_url=None,
+        redirect_slashes=False,
         lifespan=life,
     )
     app.state.service = service

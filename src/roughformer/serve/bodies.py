@@ -14,6 +14,9 @@ async def read_body(request: Request, limits: Limits) -> bytes:
     """All of it, or a refusal: 413 as soon as it is known to be too large, 408 if it does not
     arrive in time. No more than the limit is ever kept.
     """
+    packed = request.headers.get("content-encoding", "identity")
+    if packed.strip().lower() != "identity":
+        raise Refusal(415, f"bodies are taken as they are, not packed as {packed[:20]!r}")
     told = request.headers.get("content-length")
     # h11 has refused lengths that are no numbers before.
     if told is not None and told.isdecimal() and int(told) > limits.max_body:

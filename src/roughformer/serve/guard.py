@@ -1,5 +1,6 @@
 """What surrounds every request: token, origin, the stop, metrics, and errors without traces."""
 
+import asyncio
 import hmac
 import logging
 import secrets
@@ -22,6 +23,7 @@ _HEALTH = ("/healthz", "/readyz")
 _FREE = (*_HEALTH, "/", "/docs", "/openapi.json")  # nothing of them is secret
 _ALWAYS = (*_HEALTH, "/metrics")  # answered also while stopping
 _WORK = ("/v1/predict", "/push")
+_HTTP = "http.response"
 _PLAIN = [(b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer")]
 
 
@@ -88,7 +90,7 @@ class Guard:
             if refusal is None:
                 await self._trying(scope, counted, watched)
             else:
-                await _refuse(watched, refusal, "http.response")
+                await _refuse(watched, refusal, _HTTP)
         finally:
             service.open_requests -= 1
             service.body_bytes -= size
@@ -108,10 +110,15 @@ class Guard:
 
         try:
             await self.app(scope, receive, watched)
+        except asyncio.CancelledError:
+            # Only the stop cancels requests: those that were not done in time.
+            if started or scope["type"] != "http" or not self.service.stopping:
+                raise
+            await _refuse(send, Refusal(503, "the service is stopping", retry_after=5), _HTTP)
         except Exception as error:
             # The app has answered and logged what its handlers saw; the rest ends here.
             if not started:
-                kind = "http.response" if scope["type"] == "http" else "websocket.http.response"
+                kind = _HTTP if scope["type"] == "http" else "websocket.http.response"
                 body = unexpected(self.service, error)
                 await _answer(send, 500, body, {}, kind)
             elif scope["type"] == "websocket":

@@ -8,11 +8,13 @@ import numpy.typing as npt
 
 from roughformer.serve.refusal import Refusal
 
-__all__ = ["Place", "bad", "check_times", "times_of", "values_of"]
+__all__ = ["LARGEST", "Place", "bad", "check_times", "times_of", "values_of"]
 
 Floats = npt.NDArray[np.float64]
 Place = dict[str, Any]  # where in the request: {"series": 3, "row": 17}
 
+LARGEST = 3e38  # of a value: the model computes with float32
+_LARGEST_TIME = 1e100  # differences of times stay finite
 _NUMBERS = {int, float}  # bool is a type of its own here: true is no number
 _OR_NOTHING = {int, float, type(None)}
 
@@ -37,10 +39,13 @@ def times_of(raw: Any, place: Place) -> Floats:
 
 def check_times(times: Floats, place: Place) -> None:
     """Finite and strictly increasing ``(n,)``."""
-    finite = np.isfinite(times)
+    finite = np.abs(times) <= _LARGEST_TIME  # False for NaN
     if not finite.all():
         row = int(np.argmin(finite))
-        raise bad(f"a time must be finite, got {times[row]}", place | {"row": row})
+        raise bad(
+            f"a time must be finite and at most {_LARGEST_TIME:g}, got {times[row]}",
+            place | {"row": row},
+        )
     up = times[1:] > times[:-1]
     if not up.all():
         row = int(np.argmin(up)) + 1
@@ -77,7 +82,16 @@ def values_of(raw: Any, n: int, channels: tuple[str, ...], place: Place) -> Floa
             f"a value must be a number or null, got {_kind(flat[at])} for {channels[at % c]!r}",
             place | {"row": at // c},
         )
-    return np.array(flat, dtype=np.float64).reshape(n, c)
+    values = np.array(flat, dtype=np.float64).reshape(n, c)
+    large = np.abs(values) > LARGEST  # False for NaN
+    if large.any():
+        row, channel = (int(k[0]) for k in np.nonzero(large))
+        raise bad(
+            f"a value must be at most {LARGEST:g} in size, got {values[row, channel]:g} for "
+            f"{channels[channel]!r}",
+            place | {"row": row},
+        )
+    return values
 
 
 def _kind(x: Any) -> str:

@@ -1,4 +1,4 @@
-"""What waits to be sent over a WebSocket, bounded, and who is told of a stream's windows."""
+"""What waits to be sent over a WebSocket, bounded."""
 
 import asyncio
 import contextlib
@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-__all__ = ["Hub", "Outbox"]
+__all__ = ["Outbox"]
 
 _PATIENCE = 5.0  # seconds that a reader who was too slow has to take what is on its way
 
@@ -101,40 +101,3 @@ class Outbox:
         finally:
             self.closed.set()
             self._read.set()
-
-
-class Hub:
-    """Which sockets are told of which streams; and all sockets, to close them at the end."""
-
-    def __init__(self) -> None:
-        """Nobody listens."""
-        self._listeners: dict[str, set[Outbox]] = {}
-        self.outboxes: set[Outbox] = set()
-
-    def join(self, name: str, outbox: Outbox) -> None:
-        """Tell it of the windows of the stream."""
-        self._listeners.setdefault(name, set()).add(outbox)
-
-    def leave(self, name: str, outbox: Outbox) -> None:
-        """No longer."""
-        who = self._listeners.get(name, set())
-        who.discard(outbox)
-        if not who:
-            self._listeners.pop(name, None)
-
-    @property
-    def names(self) -> list[str]:
-        """Streams that somebody listens to."""
-        return list(self._listeners)
-
-    def publish(self, events: list[dict[str, Any]], but: Outbox | None = None) -> None:
-        """Windows of any streams, to all who listen ``but`` one."""
-        for event in events if self._listeners else ():
-            for outbox in self._listeners.get(event["id"], ()):
-                if outbox is not but:
-                    outbox.offer({"type": "window", **event})
-
-    def end(self, name: str, code: int, reason: str) -> None:
-        """Close all who listen to a stream that is no more."""
-        for outbox in list(self._listeners.get(name, ())):
-            outbox.close(code, reason)

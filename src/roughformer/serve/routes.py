@@ -11,13 +11,8 @@ from roughformer.serve.refusal import Refusal
 from roughformer.serve.schemas import ERRORS, PREDICT
 from roughformer.serve.series import loads, series_of
 from roughformer.serve.service import Service
-from roughformer.serve.tables import (
-    ARROW,
-    PARQUET,
-    read_arrow,
-    read_parquet,
-    series_of_table,
-)
+from roughformer.serve.table_bytes import ARROW, PARQUET, read_arrow, read_parquet
+from roughformer.serve.tables import series_of_table
 
 __all__ = ["answer", "media_type", "routes", "service_of"]
 
@@ -113,6 +108,6 @@ def _series(data: bytes, service: Service, kind: str) -> tuple[SeriesBatch, list
     if kind == ARROW:
         return series_of_table(read_arrow(data, limits.max_length), *names, limits)
     if kind == PARQUET:
-        wanted = ("series", "time", "channel", "value", *names[0], *names[1])
-        return series_of_table(read_parquet(data, wanted, limits), *names, limits)
+        known = ("series", "time", "channel", "value", *names[0], *names[1])
+        return series_of_table(read_parquet(data, known, limits), *names, limits)
     raise Refusal(415, f"Content-Type must be application/json, {ARROW} or {PARQUET}, got {kind!r}")

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import uvicorn
 
+from roughformer.errors import InputError
 from roughformer.serve.app import create_app
 from roughformer.serve.limits import Limits
 from roughformer.serve.protocols import Http, Sockets
@@ -51,8 +52,8 @@ def listen(host: str, port: int) -> socket.socket:
 class Server(uvicorn.Server):
     """Stops in order: refuse new work, finish what was accepted, close, save, end with 0."""
 
-    def __init__(self, service: Service) -> None:
-        """Not started."""
+    def __init__(self, service: Service, ready: Callable[[], object] | None = None) -> None:
+        """Not started; ``ready`` is called when connections are accepted."""
         limits = service.limits
         config = uvicorn.Config(
             create_app(service),
@@ -71,6 +72,7 @@ class Server(uvicorn.Server):
         )
         super().__init__(config)
         self.service = service
+        self._ready = ready
         self._stop: asyncio.Task[None] | None = None
 
     def handle_exit(self, sig: int, frame: object) -> None:
@@ -90,6 +92,15 @@ class Server(uvicorn.Server):
         await service.close_sockets()
         self.should_exit = True
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Tell when it is done; unlike uvicorn's, a failure is an error like others."""
+        try:
+            await super().startup(sockets)
+        except SystemExit:
+            raise InputError("the service could not start; the reason is above") from None
+        if self._ready is not None:
+            self._ready()
+
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
         """Until a signal; unlike uvicorn's, the process then ends well."""
         loop = asyncio.get_running_loop()
@@ -108,13 +119,13 @@ class Server(uvicorn.Server):
 
 
 def run(service: Service, host: str, port: int, say: Callable[[str], None]) -> None:
-    """Serve until a signal comes. ``say`` gets the line with the address."""
+    """Serve until a signal comes. ``say`` gets the line with the address once it can be used."""
     _allow_files(service.limits)
     sys.setswitchinterval(_SWITCH)
     bound = listen(host, port)
     shown = f"[{host}]" if ":" in host else host
-    say(f"serving on http://{shown}:{bound.getsockname()[1]} (stop with Ctrl-C)")
-    asyncio.run(Server(service).serve([bound]))
+    line = f"serving on http://{shown}:{bound.getsockname()[1]} (stop with Ctrl-C)"
+    asyncio.run(Server(service, lambda: say(line)).serve([bound]))
 
 
 def _allow_files(limits: Limits) -> None:

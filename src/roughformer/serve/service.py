@@ -10,13 +10,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from roughformer.checks import real_number
 from roughformer.series import SeriesBatch
 from roughformer.serve.engine import Engine
+from roughformer.serve.hub import Hub
 from roughformer.serve.keeper import Keeper
 from roughformer.serve.limits import Limits
 from roughformer.serve.metrics import Metrics
 from roughformer.serve.model import ServedModel
-from roughformer.serve.outbox import Hub
 from roughformer.serve.refusal import Refusal
 from roughformer.serve.series import Rows
 from roughformer.serve.snapshots import Directory
@@ -40,6 +41,12 @@ class Options:
     idle_seconds: float = 3600.0
     snapshot_dir: Path | None = None
     snapshot_seconds: float = 10.0
+
+    def __post_init__(self) -> None:
+        """Times are positive."""
+        for name in ("idle_seconds", "snapshot_seconds"):
+            what = "a positive number of seconds"
+            real_number(getattr(self, name), name, what, positive=True)
 
 
 class Service:

@@ -49,7 +49,7 @@ def unpack(data: bytes) -> Snapshot:
         about = json.loads(line)
         alarms = [dict(state) for state in about["alarms"]]
         return Snapshot(str(about["name"]), alarms, blob)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise Refusal(400, "this is no snapshot of a stream") from error
 
 
@@ -75,9 +75,10 @@ class Directory:
         self._file(name).unlink(missing_ok=True)
 
     def read(self) -> Iterator[tuple[Path, bytes]]:
-        """All files, one after the other."""
+        """All files, one after the other; directories are not ours."""
         for file in sorted(self.path.glob(f"*{_ENDING}")):
-            yield file, file.read_bytes()
+            if file.is_file():
+                yield file, file.read_bytes()
 
     def set_aside(self, file: Path) -> Path:
         """A file that cannot be used is kept under another name, and does not come up again."""

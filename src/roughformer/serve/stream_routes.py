@@ -62,7 +62,9 @@ def stream_routes() -> APIRouter:
         service = service_of(request)
         data = await read_body(request, service.limits)
         with service.accepting():
-            done = await service.push(await service.parse(_rows, data, service, check_name(name)))
+            rows = await service.parse(_rows, data, service, check_name(name))
+            done = await service.push(rows)
+        service.hub.show(rows)
         service.hub.publish(done.events)
         return answer(
             {

@@ -267,6 +267,12 @@ def _rule(model: ServedModel, options: StreamOptions) -> Rule:
 def _refusal(error: Refusal | InputError | CapacityError) -> Refusal:
     if isinstance(error, Refusal):
         return error
+    if isinstance(error, CapacityError):  # it speaks of slots and options, which clients have not
+        return Refusal(
+            400,
+            "a stream would hold more observations, or end more windows at once, than it may; send "
+            "less often or fewer at once",
+        )
     row = getattr(error, "row", None)
     return Refusal(400, str(error), None if row is None else {"row": int(row)})
 

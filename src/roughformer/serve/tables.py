@@ -1,95 +1,22 @@
-"""Arrow and Parquet of clients -> series and observations.
+"""Tables of clients -> series and observations."""
 
-Both can be made to unpack to far more than was sent. Rows are counted before columns are read,
-compressed Arrow is refused, Parquet must fit when unpacked, only columns that are needed are read,
-texts stay dictionary-coded, and every buffer is checked before it is used.
-"""
-
-import struct
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 import pyarrow.types as pt
 
 from roughformer.errors import InputError
 from roughformer.series import SeriesBatch
 from roughformer.serve.limits import Limits
-from roughformer.serve.numbers import bad
+from roughformer.serve.numbers import LARGEST, bad
 from roughformer.serve.refusal import Refusal
 from roughformer.serve.series import Rows
+from roughformer.serve.table_bytes import refuse_unknown
 
-__all__ = ["ARROW", "PARQUET", "read_arrow", "read_parquet", "rows_of_table", "series_of_table"]
-
-ARROW = "application/vnd.apache.arrow.stream"
-PARQUET = "application/vnd.apache.parquet"
-_UNPACKED = 16  # Parquet may be so many times the largest body when unpacked
-_DICTIONARY, _BATCH = 2, 3  # kinds of Arrow's messages
-
-
-@contextmanager
-def _refusing(what: str) -> Iterator[None]:
-    """Whatever is wrong with the bytes is the client's fault."""
-    try:
-        yield
-    except (
-        pa.ArrowException,
-        OSError,
-        ValueError,
-        LookupError,
-        MemoryError,
-        struct.error,
-    ) as error:
-        line = " ".join(str(error).split())[:200]
-        raise Refusal(400, f"{what}: {line}") from None
-
-
-def read_arrow(data: bytes, max_rows: int) -> pa.Table:
-    """An Arrow IPC stream, checked in full; ``Refusal`` if it is damaged, compressed or long."""
-    with _refusing("this is no Arrow stream"):
-        _refuse_compressed(data)
-        batches, rows = [], 0
-        with pa.ipc.open_stream(data) as reader:
-            schema = reader.schema
-            for batch in reader:
-                rows += batch.num_rows
-                if rows > max_rows:
-                    raise Refusal(400, f"a request may have {max_rows} rows, got more")
-                batch.validate(full=True)
-                batches.append(batch)
-        table = pa.Table.from_batches(batches, schema)
-        _check_names(table)
-    return table
-
-
-def read_parquet(data: bytes, columns: tuple[str, ...], limits: Limits) -> pa.Table:
-    """Those of the ``columns`` that a Parquet file has."""
-    with _refusing("this is no Parquet file"):
-        with pq.ParquetFile(pa.BufferReader(data)) as file:
-            about, present = file.metadata, file.schema_arrow.names
-        if about.num_rows > limits.max_length:
-            raise Refusal(400, f"a request may have {limits.max_length} rows, got {about.num_rows}")
-        # Not column by column: a damaged entry of a column ends the process in pyarrow.
-        size = sum(about.row_group(g).total_byte_size for g in range(about.num_row_groups))
-        if size > _UNPACKED * limits.max_body:
-            raise Refusal(413, "the Parquet file is too large when unpacked; send fewer rows")
-        wanted = [name for name in present if name in columns]
-        texts = [name for name in ("series", "channel") if name in wanted]
-        with pq.ParquetFile(pa.BufferReader(data), read_dictionary=texts) as file:
-            table = file.read(columns=wanted, use_threads=False)
-        table.validate(full=True)
-        _check_names(table)
-    return table
-
-
-def _check_names(table: pa.Table) -> None:
-    """Names that are no text raise here, where it is known what to say."""
-    "".join(table.column_names)
+__all__ = ["rows_of_table", "series_of_table"]
 
 
 def series_of_table(
@@ -121,6 +48,7 @@ def series_of_table(
         missing: list[str] = []
     else:
         missing = [name for name in channels if name not in table.column_names]
+        _check_order(names, codes, columns["time"])
         columns |= {name: _numbers(table, name) for name in channels if name not in missing}
     if missing:
         raise bad(
@@ -128,6 +56,7 @@ def series_of_table(
             f"{', '.join(channels)}, a long one series, time, channel and value",
             {},
         )
+    refuse_unknown(table.column_names, (*columns, *static))
     columns |= {name: _numbers(table, name) for name in static if name in table.column_names}
     told = [name for name in static if name in columns]
     try:
@@ -150,10 +79,7 @@ def series_of_table(
 def rows_of_table(table: pa.Table, channels: tuple[str, ...]) -> Rows:
     """Columns ``stream``, ``time`` and one for each channel -> observations, in their order."""
     names, codes = _coded(table, "stream")
-    known = {"stream", "time", *channels}
-    for name in table.column_names:
-        if name not in known:
-            raise bad(f"the model has no channel {name[:40]!r}; it has {', '.join(channels)}", {})
+    refuse_unknown(table.column_names, ("stream", "time", *channels))
     times = _array(_numbers(table, "time"))
     if np.isnan(times).any():
         raise bad("a row needs a time", {"row": int(np.argmax(np.isnan(times)))})
@@ -162,6 +88,25 @@ def rows_of_table(table: pa.Table, channels: tuple[str, ...]) -> Rows:
         if name in table.column_names:
             values[:, c] = _array(_numbers(table, name))
     return Rows([str(name) for name in names], codes, times, values)
+
+
+def _check_order(names: list[Any], codes: npt.NDArray[np.int64], stamps: pa.ChunkedArray) -> None:
+    """Every row has a time, which is after that of the row before it in its series."""
+    if stamps.null_count:
+        raise bad("a row needs a time", {"row": _null(stamps)})
+    times = stamps.to_numpy()
+    order = np.argsort(codes, kind="stable")
+    same = codes[order][1:] == codes[order][:-1]
+    wrong = same & ~(times[order][1:] > times[order][:-1])  # NaN is after nothing
+    if wrong.any():
+        rows = order[1:][wrong]
+        row = int(rows.min())
+        before = order[int(np.flatnonzero(order == row)[0]) - 1]
+        raise bad(
+            f"times must strictly increase within a series, got {times[row]} after "
+            f"{times[before]} in series {str(names[codes[row]])[:40]!r}",
+            {"row": row},
+        )
 
 
 def _completed(
@@ -228,10 +173,10 @@ def _numbers(table: pa.Table, name: str) -> pa.ChunkedArray:
         raise bad(f"column {name!r} must hold numbers, got {kind}", {})
     numbers = column.cast(pa.uint8()) if pt.is_boolean(column.type) else column
     numbers = numbers.cast(pa.float64(), safe=False)
-    infinite = pc.is_inf(numbers).fill_null(False)
-    if pc.any(infinite).as_py():
-        row = int(np.argmax(infinite.to_numpy()))
-        raise bad(f"column {name!r} must be finite, or null", {"row": row})
+    large = pc.greater(pc.abs(numbers), LARGEST).fill_null(False)
+    if pc.any(large).as_py():
+        row = int(np.argmax(large.to_numpy()))
+        raise bad(f"column {name!r} must be finite, at most {LARGEST:g}, or null", {"row": row})
     return numbers
 
 
@@ -256,39 +201,3 @@ def _column(table: pa.Table, name: str) -> pa.ChunkedArray:
 
 def _null(column: pa.ChunkedArray) -> int:
     return int(np.argmax(column.is_null().to_numpy()))
-
-
-def _refuse_compressed(data: bytes) -> None:
-    """Look into the headers of an Arrow stream for compressed buffers, which say themselves how
-    large they become. Arrow has checked the structure of a header that it gives out.
-    """
-    for message in pa.ipc.MessageReader.open_stream(data):
-        header = message.metadata.to_pybytes()
-        table = _follow(header, 0)
-        kind, body = _field(header, table, 1), _field(header, table, 2)
-        if kind is None or body is None:
-            continue
-        inside: int | None = _follow(header, body)
-        if header[kind] == _DICTIONARY and inside is not None:
-            field = _field(header, inside, 1)
-            inside = None if field is None else _follow(header, field)
-        elif header[kind] != _BATCH:
-            continue
-        if inside is not None and _field(header, inside, 3) is not None:
-            raise Refusal(400, "compressed Arrow is not taken; send it uncompressed")
-
-
-def _follow(header: bytes, at: int) -> int:
-    """Where the offset at ``at`` leads (flatbuffers)."""
-    return at + int(struct.unpack_from("<I", header, at)[0])
-
-
-def _field(header: bytes, table: int, number: int) -> int | None:
-    """Where the field of that number of a table is; None: it has its default."""
-    directory = table - struct.unpack_from("<i", header, table)[0]
-    size = struct.unpack_from("<H", header, directory)[0]
-    entry = 4 + 2 * number
-    if entry + 2 > size:
-        return None
-    offset = struct.unpack_from("<H", header, directory + entry)[0]
-    return table + offset if offset else None

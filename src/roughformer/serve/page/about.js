@@ -33,16 +33,19 @@ export function describe(model) {
   byId("window-word").textContent = stream?.span ? "prediction" : "window end";
   byId("target").replaceChildren(...names.map((name, i) => new Option(name, i)));
   byId("target-field").hidden = names.length < 2;
-  const spread = model.quantiles ? "between the outer quantiles" : "± 1 and 2 standard deviations";
+}
+
+/** What is in the chart of predictions, as far as this kind of signal has it. */
+export function legend(model, { watching, truth }) {
+  const { classes, stream } = model;
+  const words = model.quantiles ? "between the outer quantiles" : "± 1 and 2 standard deviations";
+  const spread = model.uncertainty !== "none" ? [["band", words]] : [];
+  const truths = stream?.span ? [["true", `true mean of ${plain(stream.span)} s`]] : [];
+  truths.push(["moment", "true value"]);
   const keys = classes
     ? classes.slice(0, MOST_CLASSES).map((name, i) => [`c${i}`, String(name)])
-    : [
-        ["line", "prediction"],
-        ["band", spread],
-        ...(stream?.span ? [["true", `true mean of ${plain(stream.span)} s`]] : []),
-        ["moment", "true value"],
-      ];
-  keys.push(["drop", "share dropped"]);
+    : [["line", "prediction"], ...spread, ...(truth && !watching ? truths : [])];
+  if (!watching) keys.push(["drop", "share dropped"]);
   byId("answers-legend").replaceChildren(
     ...keys.map(([kind, words]) => {
       const [item, key] = [document.createElement("span"), document.createElement("span")];

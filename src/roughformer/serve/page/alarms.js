@@ -13,17 +13,27 @@ export function alarmWords(alarm, model) {
   return `${name}${alarm.above ? "above" : "below"} ${level}`;
 }
 
+/** All that may ring, for people: "Rings when: heart rate above 110 for 3 s, until below 105". */
+export function settings(alarms, model) {
+  if (!alarms.length) return "None are set; roughformer serve --alarm 'above 100' sets one.";
+  const level = (value) => (model.classes ? percent(value) : plain(value));
+  const each = alarms.map(({ words, after, release, threshold, above }) => {
+    const lasting = after > 0 ? ` for ${plain(after)} s` : "";
+    const until = release === threshold ? "" : `, until ${above ? "below" : "above"} ${level(release)}`;
+    return `${words}${lasting}${until}`;
+  });
+  return `Rings when: ${each.join("; ")}.`;
+}
+
 export class Alarms {
-  constructor({ banner, log, text, card }) {
-    Object.assign(this, { banner, log, text, card });
+  constructor({ banner, log, card }) {
+    Object.assign(this, { banner, log, card });
     this.active = [];
   }
 
   reset() {
     this.active = [];
     this.log.replaceChildren();
-    this.text.textContent = "none";
-    this.text.hidden = false;
     this.show("");
   }
 
@@ -59,6 +69,5 @@ export class Alarms {
     }
     this.log.prepend(item);
     if (this.log.children.length > MOST) this.log.lastChild.remove();
-    this.text.hidden = true;
   }
 }

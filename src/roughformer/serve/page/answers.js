@@ -2,16 +2,13 @@
 
 import { colours, crisp, line, plate, prepare, scale, withAlpha } from "./draw.js";
 import { clock, percent, tick, ticks, timeTicks } from "./format.js";
+import { answersTime } from "./ranges.js";
 
 const LEFT = 54;
 const RIGHT = 8;
 const AXIS = 18;
 const DROPS = 20; // height of the lane that tells what was left out
 export const MOST_CLASSES = 6;
-
-function secondsFor(width) {
-  return width >= 900 ? 180 : width >= 560 ? 120 : 75;
-}
 
 function median(numbers) {
   const sorted = [...numbers].sort((a, b) => a - b);
@@ -44,14 +41,13 @@ export class AnswerChart {
   }
 
   /**
-   * `answers`: [{time, number | probabilities, truth, moment, alarms,
-   * early}], by time; `begin`, `now`:
-   * of the stream; `thinning`: [{time, dropped}] or null; `alarms`: [{threshold, above, words}];
+   * `answers`: [{time, number | probabilities, truth, moment, alarms, early}], by time, `pace`
+   * apart; `begin`, `now`: of the stream; `thinning`: [{time, dropped}] or null; `alarms`: [{threshold, above, words}];
    * `classes`: those to draw.
    */
-  draw({ answers, begin, now, thinning, alarms, classes }) {
+  draw({ answers, pace, begin, now, thinning, alarms, classes }) {
     const { pen, width, height } = prepare(this.canvas);
-    const shown = secondsFor(width);
+    const shown = answersTime(width, pace);
     const from = Math.max(begin, now - shown);
     const x = scale(from, from + shown, LEFT, width - RIGHT);
     const bottom = height - AXIS - (thinning ? DROPS : 0);

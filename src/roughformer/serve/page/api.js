@@ -64,9 +64,13 @@ export function forget(id) {
   );
 }
 
-/** A WebSocket of a stream. Browsers cannot set headers here: a token goes as a protocol. */
-export function socketOf(id) {
+/**
+ * A WebSocket of a stream, which shows its observations too if that is wished. Browsers cannot set
+ * headers here: a token goes as a protocol.
+ */
+export function socketOf(id, observations) {
   const there = url(`v1/streams/${encodeURIComponent(id)}`);
+  if (observations) there.searchParams.set("observations", "true");
   there.protocol = there.protocol === "https:" ? "wss:" : "ws:";
   return token ? new WebSocket(there, ["roughformer", `bearer.${token}`]) : new WebSocket(there);
 }

@@ -4,8 +4,8 @@ import { post } from "./api.js";
 import { clock, signed } from "./format.js";
 
 const EVERY = 3000; // milliseconds of the recording, if the server is quick
-const PATIENCE = 3; // it is asked again after so many times what the answer took
-const MOST_ROWS = 20000;
+const PATIENCE = 1.5; // it is asked again after so many times what the answer took
+const MOST_ROWS = 5000;
 const LITTLE = 0.25; // of the yardstick: less does not matter
 
 export class Drivers {
@@ -22,7 +22,7 @@ export class Drivers {
     this.asking = null;
     this.waitUntil = 0;
     this.list.replaceChildren();
-    this.text.textContent = "Told while a recording plays.";
+    this.text.textContent = "Told while a signal runs.";
   }
 
   /** Asks if it is time; `about` is the last answer. */
@@ -73,22 +73,26 @@ export class Drivers {
     scaled(answer.channels);
     scaled(answer.windows);
     this.explanation = answer;
-    const unit = numbers ? (about.unit ? ` ${about.unit}` : "") : "";
     const all = [...answer.channels, ...answer.windows];
+    const largest = Math.max(...all.map((part) => Math.abs(part.importance)));
+    const yardstick = Math.max(floor, largest / 30); // what is less needs no digits
+    const unit = numbers ? (about.unit ? ` ${about.unit}` : "") : "";
     const most = Math.max(0, ...all.map((part) => part.strength));
     const what = numbers ? "the answer" : `the log-odds of ${answer.target}`;
+    const when = `at ${clock(about.time)}`;
     this.text.textContent =
       most < LITTLE
-        ? `No channel and no window alone matters: without it ${what} would be about the same.`
-        : `How much each channel raises (+) or lowers (−) ${what}, compared with none of it.`;
+        ? `No channel and no window alone mattered ${when}: without it ${what} is about the same.`
+        : `By how much each channel raised (+) or lowered (−) ${what} ${when}, against the ` +
+          "same without it.";
     this.list.replaceChildren(
       ...answer.channels.map((part) => {
-        const words = `${signed(part.importance)}${unit}`;
+        const words = `${signed(part.importance, yardstick)}${unit}`;
         return bar(part.name, words, part.strength, part.importance < 0 ? "down" : "up");
       }),
     );
     this.words = answer.windows
-      .map((part) => `${clock(part.start)} to ${clock(part.end)}: ${signed(part.importance)}`)
+      .map((part) => `${clock(part.start)} to ${clock(part.end)}: ${signed(part.importance, yardstick)}`)
       .join("; ");
   }
 }

@@ -17,12 +17,17 @@ export function tick(value) {
 }
 
 /** A number as someone chose it: 32, not 32.0. */
-export function plain(value) {
-  return String(Number(value.toPrecision(4)));
+export function plain(value, digits = 4) {
+  return String(Number(value.toPrecision(digits)));
 }
 
-export function signed(value) {
-  const text = number(Math.abs(value), 2);
+/** A change, with as many places as two digits of `yardstick` have: less does not matter. */
+export function signed(value, yardstick = value) {
+  const size = Math.abs(yardstick) || 1;
+  if (!Number.isFinite(size) || size >= 1e6 || size < 1e-4) return value.toExponential(1);
+  const places = Math.min(Math.max(1 - Math.floor(Math.log10(size)), 0), 6);
+  const text = Math.abs(value).toFixed(places);
+  if (Number(text) === 0) return text;
   return `${value < 0 ? "−" : "+"}${text}`;
 }
 

@@ -2,7 +2,7 @@
 
 import { MOST_CLASSES } from "./answers.js";
 import { bar } from "./drivers.js";
-import { number, percent } from "./format.js";
+import { number, percent, plain } from "./format.js";
 
 const byId = (id) => document.getElementById(id);
 
@@ -32,11 +32,12 @@ export function showNumber(answer, model) {
     place.dataset.value = point;
     byId("unit").textContent = answer.unit;
     const between = low < high ? `${number(low)} to ${number(high)}` : "";
-    byId("deviation").textContent = deviation === null ? between : `± ${number(deviation, 2)}`;
+    const around = `± ${number(deviation ?? 0, 2)} (standard deviation)`;
+    byId("deviation").textContent = deviation === null ? between : around;
     const known = Number.isFinite(answer.truth);
     const mean = model.stream?.span ? "true mean" : "true";
     byId("truth").textContent = known
-      ? `${mean} ${number(answer.truth)}, off by ${number(Math.abs(point - answer.truth), 2)}`
+      ? `${mean} ${number(answer.truth, Math.abs(answer.truth) < 100 ? 3 : 4)}, off by ${plain(Math.abs(point - answer.truth), 2)}`
       : "";
     byId("truth").dataset.value = known ? answer.truth : "";
     return;

@@ -4,39 +4,62 @@ import { invite } from "./draw.js";
 import { clock, percent } from "./format.js";
 import { inWords } from "./number.js";
 
-const CONTEXT = 32; // seconds of context that are shown if the model does not say
-const SLOW = 1000; // milliseconds between pictures for those who want little motion
+const QUICK = 30; // milliseconds between pictures
+const SLOW = 1000; // the same for those who want little motion
 const WORDS = 5000; // milliseconds between descriptions for those who hear the page
 const byId = (id) => document.getElementById(id);
 const reduced = matchMedia("(prefers-reduced-motion: reduce)");
 
+/** Time from one prediction to the next: as the model is served, or as they came. */
+function paceOf({ model, ends }) {
+  const { stream, windows } = model;
+  const lasting = windows?.rule === "duration" ? windows.amount : null;
+  const seen = ends.length > 1 ? (ends.at(-1) - ends[0]) / (ends.length - 1) : 1;
+  return stream?.every ?? lasting ?? seen;
+}
+
 function draw(page, { signal, chart }) {
   const { player, model } = page;
   if (!model) return;
-  if (player) {
-    signal.draw(player, page.ends, model.stream?.span ?? CONTEXT, page.drivers.explanation);
-    page.begin = player.recording.start;
-    page.now = player.position;
-    const share = player.next ? player.sent / player.next : 0;
-    byId("sent").textContent =
-      `${player.sent.toLocaleString("en")} of ${player.next.toLocaleString("en")} observations ` +
-      `sent (${percent(share)}), at ${clock(player.position)} of ${clock(player.recording.end)}`;
+  const pace = paceOf(page);
+  player?.follow?.(performance.now());
+  if (player?.next) {
+    const { explanation } = page.drivers;
+    signal.draw(player, { ends: page.ends, pace, span: model.stream?.span ?? null, explanation });
+    if (player.thinning) tellSent(player);
     if (player.playing) page.drivers.poll(player, page.answers.at(-1));
-  } else if (!page.stream) {
-    invite(byId("signal"), "Press Start: the signal runs here.");
+  } else {
+    invite(byId("signal"), invitation(page));
   }
-  if (page.answers.length === 0) {
+  const [first, last] = [page.answers[0], page.answers.at(-1)];
+  if (!last) {
     invite(byId("answers"), "What the model says comes here.");
     return;
   }
   chart.draw({
     answers: page.answers,
-    begin: page.begin,
-    now: page.now,
+    pace,
+    begin: player?.thinning ? player.recording.start : first.time,
+    now: player?.next ? player.position : last.time,
     thinning: player?.thinning ?? null,
     alarms: page.alarms,
     classes: model.classes?.map(String) ?? null,
   });
+}
+
+function invitation({ player }) {
+  if (!byId("watch").hidden) {
+    if (player) return "What is sent to the stream from now on runs here.";
+    return "Give the id of a stream: its signal runs here.";
+  }
+  if (byId("play").disabled) return "Choose a CSV file: its signal runs here.";
+  return "Press Start: the signal runs here.";
+}
+
+function tellSent({ sent, next, position, recording }) {
+  byId("sent").textContent =
+    `${sent.toLocaleString("en")} of ${next.toLocaleString("en")} observations sent ` +
+    `(${percent(sent / next)}), at ${clock(position)} of ${clock(recording.end)}`;
 }
 
 /** Pictures in words. */
@@ -55,7 +78,7 @@ function describePictures(page) {
 export function startPictures(page, charts) {
   let drawn = -Infinity;
   const frame = (now) => {
-    if (!reduced.matches || now - drawn >= SLOW) {
+    if (now - drawn >= (reduced.matches ? SLOW : QUICK)) {
       drawn = now;
       draw(page, charts);
     }

@@ -3,7 +3,7 @@
 import { after } from "./recording.js";
 import { Stream } from "./stream.js";
 
-const TICK = 100; // milliseconds
+const TICK = 50; // milliseconds
 const LONGEST_TICK = 1.0; // seconds: a page in the background must not send minutes at once
 const ROWS_AT_ONCE = 2000;
 const BEHIND = 4; // seconds of play that the server may lag before the clock waits for it
@@ -123,16 +123,8 @@ export class Player {
     }
   }
 
-  /** Rows as the service takes them: null = not observed. */
   observations(rows) {
-    const columns = this.channels.map((c) => this.recording.values(c));
-    const times = this.recording.times;
-    return {
-      times: rows.map((row) => times[row]),
-      values: rows.map((row) =>
-        columns.map((column) => (Number.isNaN(column[row]) ? null : column[row])),
-      ),
-    };
+    return this.recording.rows(rows, this.channels);
   }
 
   /** The server says how far it has come; what it lacks is sent again, nothing else. */

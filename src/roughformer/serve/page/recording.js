@@ -21,6 +21,11 @@ class Column {
     this.numbers[this.length++] = value;
   }
 
+  forget(count) {
+    this.numbers.copyWithin(0, count, this.length);
+    this.length -= count;
+  }
+
   get view() {
     return this.numbers.subarray(0, this.length);
   }
@@ -102,6 +107,28 @@ export class Recording {
   addTruth(time, value) {
     this.truthTimes.push(time);
     this.truthValues.push(value ?? NaN);
+  }
+
+  /** Only the first `count` rows remain. */
+  cut(count) {
+    for (const column of [this.timeColumn, ...this.valueColumns]) column.length = count;
+  }
+
+  /** The first `count` rows are not needed any more. */
+  forget(count) {
+    for (const column of [this.timeColumn, ...this.valueColumns]) column.forget(count);
+  }
+
+  /** Rows as the service takes them, with these channels: null = not observed. */
+  rows(numbers, channels) {
+    const columns = channels.map((c) => this.values(c));
+    const times = this.times;
+    return {
+      times: numbers.map((row) => times[row]),
+      values: numbers.map((row) =>
+        columns.map((column) => (Number.isNaN(column[row]) ? null : column[row])),
+      ),
+    };
   }
 
   /** Mean of the true value over (time - span, time]; NaN if it is not known. */

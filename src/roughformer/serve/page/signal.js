@@ -1,46 +1,14 @@
 // The signal as it is sent: every lane a channel, and below it all that the model sees.
 
 import { colours, crisp, line, plate, prepare, scale, withAlpha } from "./draw.js";
-import { clock, percent, timeTicks } from "./format.js";
+import { clock, percent, plain, timeTicks } from "./format.js";
+import { Ranges, signalTime } from "./ranges.js";
 import { after } from "./recording.js";
 
 const AXIS = 18; // pixels for the labels of time
 const GAP = 8; // between lanes
 const MOST_LANES = 6;
-
-/** Seconds of signal that fit a width well. */
-function secondsFor(width) {
-  return width >= 1100 ? 14 : width >= 700 ? 10 : width >= 480 ? 7 : 5;
-}
-
-/** Ranges of values that widen at once and narrow slowly, so that lanes do not jump. */
-class Ranges {
-  constructor() {
-    this.of = new Map();
-  }
-
-  update(lane, values, first, last) {
-    let low = Infinity;
-    let high = -Infinity;
-    for (let row = first; row < last; row++) {
-      const value = values[row];
-      if (value < low) low = value;
-      if (value > high) high = value;
-    }
-    let range = this.of.get(lane);
-    if (low > high) return range ?? [0, 1];
-    const room = 0.06 * (high - low) || 0.5;
-    const wish = [low - room, high + room];
-    range = range
-      ? [
-          Math.min(wish[0], range[0] + 0.03 * (wish[0] - range[0])),
-          Math.max(wish[1], range[1] + 0.03 * (wish[1] - range[1])),
-        ]
-      : wish;
-    this.of.set(lane, range);
-    return range;
-  }
-}
+const CONTEXT = 2.3; // times what is shown large, if the model does not say how far it looks
 
 export class SignalChart {
   constructor(canvas, contextCanvas) {
@@ -57,11 +25,14 @@ export class SignalChart {
     prepare(this.contextCanvas);
   }
 
-  /** `ends`: times of predictions; `explanation`: what the server said last, or null. */
-  draw(player, ends, span, explanation) {
+  /**
+   * `ends`: times of predictions, `pace` apart; `span`: what the model sees, null if it does not
+   * say; `explanation`: what the server said last, or null.
+   */
+  draw(player, { ends, pace, span, explanation }) {
     const { pen, width, height } = prepare(this.canvas);
     const theme = colours();
-    const shown = secondsFor(width);
+    const shown = signalTime(width, pace, player);
     const now = player.position;
     const x = scale(now - shown, now, 0, width);
     const bottom = height - AXIS;
@@ -79,7 +50,7 @@ export class SignalChart {
       this.lane(pen, player, channel, lane, x, now - shown, top, high);
       plate(pen, player.names[lane], 4, top + 9, theme.series[lane % 6]);
     });
-    this.context(player, span, shown, explanation);
+    this.context(player, span ?? CONTEXT * shown, shown, explanation);
   }
 
   timeAxis(pen, x, from, to, bottom, width) {
@@ -165,7 +136,7 @@ export class SignalChart {
     line(pen, left, top, left, bottom);
     pen.fillStyle = theme.soft;
     pen.textAlign = "left";
-    pen.fillText(`${Math.round(span)} s ago`, 2, bottom + AXIS / 2 + 1);
+    pen.fillText(`${plain(span, 2)} s ago`, 2, bottom + AXIS / 2 + 1);
     pen.textAlign = "right";
     pen.fillText("now", width - 2, bottom + AXIS / 2 + 1);
     pen.textAlign = "center";
@@ -186,7 +157,7 @@ export class SignalChart {
       });
       const text = percent(window.share);
       pen.textAlign = "center";
-      if (right - left > pen.measureText(text).width + 6) {
+      if (window.share >= 0.005 && right - left > pen.measureText(text).width + 6) {
         pen.fillStyle = theme.ink;
         withAlpha(pen, 0.5 + 0.5 * window.strength, () => {
           pen.fillText(text, (left + right) / 2, 8);
@@ -204,7 +175,7 @@ function envelope(pen, player, times, values, first, x, y) {
   let high = -Infinity;
   const flush = () => {
     if (low <= high) {
-      pen.moveTo(pixel + 0.5, Math.min(y(high), y(low) - 1));
+      pen.moveTo(pixel + 0.5, Math.min(y(high), y(low) - 1.5));
       pen.lineTo(pixel + 0.5, y(low));
     }
   };
@@ -219,5 +190,7 @@ function envelope(pen, player, times, values, first, x, y) {
     high = Math.max(high, values[row]);
   }
   flush();
+  pen.lineWidth = 1.3;
   pen.stroke();
+  pen.lineWidth = 1;
 }

@@ -6,8 +6,8 @@ const FIRST_WAIT = 500; // milliseconds before the first new attempt
 const LONGEST_WAIT = 8000;
 
 /**
- * Tells through `handlers`: hello(message), window(message), ack(message), refused(message) and
- * state("live" | "wait" | "bad", words).
+ * Tells through `handlers`: hello(message), window(message), ack(message), observations(message) of
+ * a stream that is watched, refused(message) and state("live" | "wait" | "bad", words).
  */
 export class Stream {
   constructor(handlers) {
@@ -47,7 +47,7 @@ export class Stream {
   }
 
   connect() {
-    const socket = socketOf(this.id);
+    const socket = socketOf(this.id, !this.own);
     this.socket = socket;
     this.greeted = false;
     socket.addEventListener("message", (event) => {
@@ -64,17 +64,15 @@ export class Stream {
       this.greeted = true;
       this.handlers.state("live", "live");
       this.handlers.hello(message);
-    } else if (message.type === "window") {
-      this.handlers.window(message);
-    } else if (message.type === "ack") {
-      this.handlers.ack(message);
+    } else if (["window", "ack", "observations"].includes(message.type)) {
+      this.handlers[message.type](message);
     } else if (message.type === "error") {
       this.handlers.refused(message);
     }
   }
 
   lost() {
-    this.handlers.state("wait", "reconnecting");
+    this.handlers.state("bad", "connection lost, trying again");
     this.timer = setTimeout(() => this.again(), this.wait);
     this.wait = Math.min(2 * this.wait, LONGEST_WAIT);
   }
