@@ -117,3 +117,12 @@ def test_scripts_of_other_sites_are_refused(server):
         pass
     with server.socket("/v1/streams", origin=own) as socket:
         assert socket.receive()["type"] == "hello"
+
+
+def test_the_names_of_other_sites_do_not_lead_here(server):
+    """A site may let its name point to 127.0.0.1: its scripts are then of the same origin."""
+    refused = server.http.get("/v1/model", headers={"Host": "evil.example"})
+    assert refused.status_code == 403
+    assert "for this machine only, not for 'evil.example'" in refused.json()["error"]["message"]
+    for name in ("localhost", "127.0.0.1:1", "[::1]:80", "rough.localhost"):
+        assert server.http.get("/v1/model", headers={"Host": name}).status_code == 200

@@ -2,6 +2,7 @@
 
 import asyncio
 import hmac
+import ipaddress
 import logging
 import secrets
 import time
@@ -142,11 +143,33 @@ class Guard:
             # Browsers tell where a script comes from; those of other sites are not wanted.
             return Refusal(403, f"requests of pages of {origin[:100]!r} are not taken")
         token = self.service.options.token
+        if token is None and not _meant_for_us(headers, scope):
+            # The name of another site may be made to lead here, so that its scripts seem ours.
+            return Refusal(
+                403,
+                f"the service is for this machine only, not for {headers.get('host', '')[:100]!r}; "
+                "to serve other names it needs a token",
+            )
         if token is None or path in _FREE or path.startswith("/page/"):
             return None
         if _matches(_offered(headers, scope), token):
             return None
         return Refusal(401, "a bearer token is needed: Authorization: Bearer TOKEN")
+
+
+def _meant_for_us(headers: Headers, scope: Scope) -> bool:
+    """Whether what came over the loopback interface was sent to a name of this machine."""
+    if not _is_loopback((scope.get("server") or ("",))[0]):
+        return True
+    name = urlsplit(f"//{headers.get('host', '')}").hostname or ""
+    return name == "localhost" or name.endswith(".localhost") or _is_loopback(name)
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False
 
 
 def _offered(headers: Headers, scope: Scope) -> str:
