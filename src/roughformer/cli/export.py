@@ -1,0 +1,141 @@
+"""``roughformer export``."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from roughformer.cli import _options as options
+
+if TYPE_CHECKING:
+    from roughformer.export import Exported
+
+__all__ = ["export"]
+
+
+class Format(StrEnum):
+    """Files that a model can be exported to."""
+
+    onnx = "onnx"
+    torch = "torch"
+
+
+class Dtype(StrEnum):
+    """Types of the input ``values``."""
+
+    float32 = "float32"
+    float64 = "float64"
+
+
+def export(
+    run: options.Run,
+    format: Annotated[
+        Format,
+        typer.Option(help="onnx, or torch: a torch.export program (.pt2)."),
+    ] = Format.onnx,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="File to write (default: model.onnx or model.pt2); the step graph is written "
+            "beside it, as model.step.onnx, and to each what its numbers mean, as model.onnx.json."
+        ),
+    ] = None,
+    step: Annotated[
+        bool | None,
+        typer.Option(
+            help="Also the step graph for streams: state in, state out (default: if the model is "
+            "causal)."
+        ),
+    ] = None,
+    max_windows: Annotated[
+        int,
+        typer.Option(min=1, help="Of a stream, if the model was trained with context=None."),
+    ] = 1024,
+    dtype: Annotated[Dtype, typer.Option(help="Of the input values.")] = Dtype.float64,
+    data: Annotated[
+        Path | None,
+        typer.Option(help="Series to hold graph and model against (default: made-up ones)."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,
+    series_id: options.SeriesId = None,
+    time: options.Time = None,
+    channel: options.Channel = None,
+    value: options.Value = None,
+    threads: options.Threads = None,
+) -> None:
+    """Write a model as ONE graph: raw padded samples (values, times, lengths) -> predictions.
+
+    A causal model is also written as a step graph, which takes in the points of streams as they
+    come: state in, state out.
+
+    Before a graph is written it is run in onnxruntime (or torch) on sizes it was not traced with,
+    and compared with the model; one that differs by more than 1e-5 is not written.
+
+    It takes from ten seconds to a minute. ONNX needs the extra 'export' of the package.
+    """
+    suffix = ".onnx" if format is Format.onnx else ".pt2"
+    path = out or Path(f"model{suffix}")
+    if path.suffix != suffix:
+        raise typer.BadParameter(
+            f"a file of format {format.value} is called ...{suffix}, got {path.name!r}",
+            param_hint="--out",
+        )
+    step_path = path.with_name(f"{path.stem}.step{suffix}")
+    options.check_place(path, "--out")
+    _check_free([path, step_path] if step is not False else [path], force)
+
+    from roughformer import __version__
+    from roughformer.cli._prediction import read_for
+    from roughformer.cli._runs import load_model
+    from roughformer.errors import InputError
+    from roughformer.export import export_model, export_step, why_no_step
+    from roughformer.threads import using_threads
+
+    estimator = load_model(run, threads)
+    predictor = estimator.predictor_
+    reason = why_no_step(predictor)
+    if step and reason is not None:
+        raise InputError(f"--step: {reason}; leave --step out to export the whole graph only")
+    batch = None
+    if data is not None:
+        given = options.columns_of(series_id, time, channel, value, None)
+        batch = read_for(estimator, data, given).batch
+    with using_threads(threads):
+        done = export_model(
+            predictor, path, format=format.value, dtype=dtype.value, data=batch, version=__version__
+        )
+        _report(done)
+        if step is False:
+            return
+        if reason is not None:
+            options.say(f"no step graph: {reason}")
+            return
+        done = export_step(
+            predictor, step_path, format=format.value, dtype=dtype.value, data=batch,
+            version=__version__, max_windows=max_windows,
+        )  # fmt: skip
+        _report(done)
+
+
+def _check_free(paths: list[Path], force: bool) -> None:
+    """An export must not replace what somebody may be using, unless it is told to."""
+    from roughformer.errors import InputError
+
+    for file in [file for path in paths for file in (path, path.with_name(f"{path.name}.json"))]:
+        if file.is_dir():
+            raise InputError(f"--out: {str(file)!r} is a directory; choose another name")
+        if file.exists() and not force:
+            raise InputError(
+                f"{str(file)!r} exists; replace it with --force, or choose another place with --out"
+            )
+
+
+def _report(done: "Exported") -> None:
+    """The differences on stdout, one line for each output."""
+    for name, gap in done.differences.items():
+        typer.echo(
+            f"{done.path.name}: {name} differs from the model by at most {gap:.2g} on "
+            f"{done.n_series} series"
+        )
+    options.say(f"wrote {done.path} and {done.about_path}")

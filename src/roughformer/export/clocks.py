@@ -1,0 +1,82 @@
+"""Clock words, dense. On a linear piece of length h around the middle m, with increment Δ,
+
+    ∫ cos(ωu) dx = Δ · sinc(ωh/2) · cos(ωm),    ∫ sin(ωu) dx = Δ · sinc(ωh/2) · sin(ωm),
+
+sinc(z) = sin(z) / z, which needs no slope and takes ω = 0 and pieces without duration as they are.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from roughformer.export.dense import at_rows, number, running_sum
+from roughformer.export.filling import Points
+from roughformer.export.knots import Knots
+from roughformer.lifts import Clock
+
+__all__ = ["log_power", "sinc", "waves", "window_clock_words"]
+
+_AT_ONCE = 64  # frequencies whose waves at all points are held at a time
+
+
+def sinc(z: Tensor) -> Tensor:
+    """sin(z) / z."""
+    still = z.abs() < 1e-9
+    return torch.where(still, 1.0, z.sin() / torch.where(still, 1.0, z))
+
+
+def waves(middle: Tensor, length: Tensor, omega: Tensor) -> tuple[Tensor, Tensor]:
+    """Cosine and sine ``(B, N, J)`` of pieces ``middle, length (B, N)`` for ``omega (..., J)``."""
+    damped = sinc(length.unsqueeze(-1) * (omega / 2))
+    angle = middle.unsqueeze(-1) * omega
+    return damped * angle.cos(), damped * angle.sin()
+
+
+def window_clock_words(x: Tensor, knots: Knots, clock: Clock, view: str) -> Tensor:
+    """``x (B, M, C)`` at the knots -> ``(B, W, C · count · 2)``; see ``signatures/clock.py``."""
+    times, local = knots.times, view == "local"
+    edges = times.gather(1, knots.at)
+    length = times[:, 1:] - times[:, :-1]
+    middle = 0.5 * (times[:, 1:] + times[:, :-1])
+    middle = middle - (times.gather(1, knots.begin) if local else edges[:, :1])
+    if clock.frequencies is not None:
+        omega = torch.tensor(clock.frequencies, dtype=torch.float64, device=x.device)
+    else:
+        duration = edges[:, 1:] - edges[:, :-1] if local else edges[:, -1:] - edges[:, :1]
+        alive = duration > 0
+        base = torch.where(
+            alive, number(2 * math.pi * clock.spacing, x) / torch.where(alive, duration, 1.0), 0
+        )
+        harmonic = torch.arange(1, clock.count + 1, dtype=torch.float64, device=x.device)
+        if local:
+            base = base.gather(1, knots.window.clamp(max=base.shape[1] - 1))
+        omega = base.unsqueeze(-1) * harmonic
+    cosine, sine = waves(middle, length, omega)
+    wave = torch.stack([cosine, sine], dim=-1).unsqueeze(2)  # (B, N, 1, J, 2)
+    step = (x[:, 1:] - x[:, :-1])[..., None, None]
+    size = x.shape[-1] * clock.count * 2
+    words = (step * wave).reshape(step.shape[0], step.shape[1], size)
+    ends = at_rows(running_sum(words), knots.at)
+    return ends[:, 1:] - ends[:, :-1] if local else ends[:, 1:]
+
+
+def log_power(points: Points, omega: list[float], floor: float) -> Tensor:
+    """``(B, C, J)``: log(1 + |w|² / (floor · mean |w|²)) of the clock words of whole paths."""
+    # The first point twice: a series of one point has a piece too, on which nothing moves.
+    times = torch.cat([points.times[:, :1], points.times], dim=1)
+    x = torch.cat([points.x[:, :1], points.x], dim=1)
+    length = times[:, 1:] - times[:, :-1]
+    middle = 0.5 * (times[:, 1:] + times[:, :-1])
+    step = (x[:, 1:] - x[:, :-1]).transpose(1, 2)  # (B, C, L)
+    found = []
+    for i in range(0, len(omega), _AT_ONCE):
+        some = torch.tensor(omega[i : i + _AT_ONCE], dtype=torch.float64, device=x.device)
+        cosine, sine = waves(middle, length, some)
+        found.append((step @ cosine).square() + (step @ sine).square())
+    power = torch.cat(found, dim=-1)
+    mean = power.mean(dim=-1, keepdim=True)
+    alive = mean > 0
+    return torch.where(
+        alive, torch.log1p(power / torch.where(alive, mean, 1.0) / number(floor, x)), 0.0
+    )

@@ -1,0 +1,160 @@
+"""Exporting a trained model: graph, file, check, and what the numbers mean."""
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from roughformer.atomic import write_file
+from roughformer.checks import whole_number
+from roughformer.errors import InputError
+from roughformer.export.about import about_graph
+from roughformer.export.checking import TOLERANCE, differences, inputs_of
+from roughformer.export.formats import Arrays, Format, check_packages, open_graph, serialized
+from roughformer.export.graph import Graph
+from roughformer.export.made_up import made_up_series
+from roughformer.export.step import MAX_WINDOWS, StepGraph
+from roughformer.export.stepping import step_differences, step_inputs
+from roughformer.predictor import Predictor
+from roughformer.series import SeriesBatch
+
+__all__ = ["Exported", "export_model", "export_step"]
+
+Dtype = Literal["float32", "float64"]
+# (series, longest, places of padding more) of made-up batches; none has the sizes of the example.
+_SIZES = ((1, 37, 0), (3, 64, 3), (3, 5, 0), (2, 1, 1))
+_EXAMPLE = (2, 11)
+_AT_ONCE = 8  # of the series of a user
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written, and the largest difference from the model for each output."""
+
+    path: Path
+    about: dict[str, Any]
+    differences: dict[str, float]
+    n_series: int
+
+    @property
+    def about_path(self) -> Path:
+        """Where ``about`` stands: ``.json`` is added to the name, so that formats do not share."""
+        return self.path.with_name(f"{self.path.name}.json")
+
+    @property
+    def largest(self) -> float:
+        """Over all outputs."""
+        return max(self.differences.values())
+
+
+def export_model(
+    predictor: Predictor,
+    path: str | os.PathLike[str],
+    *,
+    format: Format = "onnx",
+    dtype: Dtype = "float64",
+    data: SeriesBatch | None = None,
+    version: str = "",
+) -> Exported:
+    """Write a model as one graph, from padded raw samples to predictions; ``NAME.json`` beside it.
+
+    The file is run before it is written, on made-up series of sizes that it was not traced with, or
+    on ``data``; ``InputError`` if it differs from the model by more than 1e-5. ``dtype``: of the
+    input ``values``.
+    """
+    kind = _checked(format, dtype)
+    graph = Graph(predictor)
+    example = inputs_of(graph, made_up_series(predictor, *_EXAMPLE, seed=0), kind)
+
+    def gaps(run: Callable[[Arrays], Arrays], batch: SeriesBatch, extra: int) -> dict[str, float]:
+        return differences(predictor, graph, run, batch, kind, extra)
+
+    about = about_graph(predictor, graph, example, version)
+    return _written(predictor, graph, example, about, Path(path), format, data, gaps)
+
+
+def export_step(
+    predictor: Predictor,
+    path: str | os.PathLike[str],
+    *,
+    format: Format = "onnx",
+    dtype: Dtype = "float64",
+    data: SeriesBatch | None = None,
+    version: str = "",
+    max_windows: int = MAX_WINDOWS,
+) -> Exported:
+    """Write a causal model as one step of a stream, state in and state out (see ``StepGraph``), and
+    ``NAME.json`` beside it.
+
+    It is checked as ``export_model`` does: series go through it a few points at a time, and what it
+    says at the end of every window is what the model says of the whole series.
+    """
+    kind = _checked(format, dtype)
+    graph = StepGraph(predictor, whole_number(max_windows, "max_windows", 1))
+    batch = made_up_series(predictor, *_EXAMPLE, seed=0)
+    begin, state = np.zeros(len(batch), dtype=np.int64), np.zeros((len(batch), graph.packing.size))
+    example = step_inputs(graph, batch, begin, 5, state, kind)
+
+    def gaps(run: Callable[[Arrays], Arrays], batch: SeriesBatch, extra: int) -> dict[str, float]:
+        return step_differences(predictor, graph, run, batch, kind, points=2 + 5 * extra)
+
+    about = about_graph(predictor, graph, example, version)
+    about["windows"] = predictor.encoder.config.windows
+    about["max_windows"] = graph.max_windows
+    return _written(predictor, graph, example, about, Path(path), format, data, gaps)
+
+
+def _checked(format: str, dtype: str) -> np.dtype[Any]:
+    """The type of the values, once it is clear that the file can be made."""
+    if format not in ("onnx", "torch"):
+        raise InputError(f"format must be 'onnx' or 'torch', got {format!r}")
+    if dtype not in ("float32", "float64"):
+        raise InputError(f"dtype must be 'float32' or 'float64', got {dtype!r}")
+    if format == "onnx":
+        check_packages()
+    return np.dtype(dtype)
+
+
+def _written(
+    predictor: Predictor,
+    graph: Graph | StepGraph,
+    example: Arrays,
+    about: dict[str, Any],
+    path: Path,
+    format: Format,
+    data: SeriesBatch | None,
+    gaps: Callable[[Callable[[Arrays], Arrays], SeriesBatch, int], dict[str, float]],
+) -> Exported:
+    """The file, once it has been run: ``gaps(run, batch, extra)`` are its differences."""
+    tensors = {name: torch.from_numpy(x) for name, x in example.items()}
+    file = serialized(graph, tensors, format, about)
+    run = open_graph(file, format, graph.outputs)
+    if data is None:
+        tried = [
+            (made_up_series(predictor, n, longest, seed), extra)
+            for seed, (n, longest, extra) in enumerate(_SIZES, start=1)
+        ]
+    else:
+        tried = [(data[i : i + _AT_ONCE], i % 3) for i in range(0, len(data), _AT_ONCE)]
+    worst: dict[str, float] = {}
+    for batch, extra in tried:
+        for name, gap in gaps(run, batch, extra).items():
+            worst[name] = max(gap, worst.get(name, 0.0))
+    result = Exported(path, about, worst, sum(len(batch) for batch, _ in tried))
+    if not worst:
+        raise InputError("there are no series to check the graph on; nothing was written")
+    if result.largest > TOLERANCE:
+        told = ", ".join(f"{name} {gap:.2g}" for name, gap in worst.items())
+        raise InputError(
+            f"the {format} graph differs from the model by more than {TOLERANCE:g} ({told}) on "
+            f"{result.n_series} series; nothing was written. float64 values (dtype='float64') lose "
+            "the least; please report it if that does not help"
+        )
+    write_file(path, file)
+    write_file(result.about_path, (json.dumps(about, indent=2) + "\n").encode())
+    return result

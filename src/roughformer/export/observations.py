@@ -1,0 +1,191 @@
+"""Words of each channel on the clock of its own observations, dense: ``tokens/observations.py``.
+
+Windows are stretches of neighbouring points, so sums over them are differences of running sums.
+"""
+
+import torch
+from torch import Tensor
+
+from roughformer.export.cuts import Placed
+from roughformer.export.dense import (
+    at_rows,
+    last_at_or_before,
+    number,
+    running_sum,
+    trailing_extreme,
+)
+from roughformer.export.filling import Observed
+from roughformer.lifts import View
+from roughformer.tokens.observations import WORDS, ValueRange
+
+__all__ = ["Counted", "observation_words", "scaled", "stacked_words", "words_of"]
+
+Counted = dict[str, Tensor]
+Words = dict[str, dict[str, Tensor]]
+_MOST_WINDOWS = 1 << 20  # that a running extreme reaches over
+
+
+def observation_words(
+    data: Observed,
+    placed: Placed,
+    views: tuple[View, ...],
+    values: ValueRange,
+    recent: int,
+    unit: float,
+) -> Tensor:
+    """``(B, W, Σ_views C · words)``: for each view, channel by channel, its ``WORDS``."""
+    return stacked_words(_words(data, placed, values, recent, unit), views)
+
+
+def stacked_words(words: Words, views: tuple[View, ...]) -> Tensor:
+    """Words ``(..., C)`` of each view -> ``(..., Σ_views C · words)``."""
+    parts = [torch.stack([words[view][word] for word in WORDS[view]], dim=-1) for view in views]
+    return torch.cat([part.flatten(-2) for part in parts], dim=-1)
+
+
+def scaled(x: Tensor, values: ValueRange) -> Tensor:
+    """``ValueRange.__call__`` for ``(B, L, C)``."""
+    low, high, mean, scale = (
+        torch.tensor(part, dtype=torch.float64, device=x.device)
+        for part in (values.low, values.high, values.mean, values.scale)
+    )
+    return (torch.minimum(torch.maximum(x, low), high) - mean) / scale
+
+
+def _extremes(z: Tensor, seen: Tensor, window: Tensor, n_windows: int) -> tuple[Tensor, Tensor]:
+    """Lowest and highest ``(B, W, C)`` of ``z (B, L, C)`` in each window; ±inf if nothing is."""
+    at = window.unsqueeze(-1).expand(z.shape)
+    shape = (z.shape[0], n_windows, z.shape[2])
+    high = z.new_full(shape, -torch.inf)
+    high = high.scatter_reduce(1, at, torch.where(seen, z, -torch.inf), "amax")
+    low = z.new_full(shape, torch.inf)
+    low = low.scatter_reduce(1, at, torch.where(seen, z, torch.inf), "amin")
+    return low, high
+
+
+def _words(data: Observed, placed: Placed, values: ValueRange, half: int, unit: float) -> Words:
+    """Words ``(B, W, C)`` of each view."""
+    edges = placed.edges
+    n_windows = edges.shape[1] - 1
+    within = (data.since >= edges[:, :1]) & (data.since <= edges[:, -1:])
+    seen = data.seen & within.unsqueeze(-1)
+    z = torch.where(seen, scaled(data.values, values), 0.0)
+    when = torch.where(seen, (data.since - edges[:, :1]).unsqueeze(-1), 0.0)
+    # Points at or before each cut; those before the first one are not seen.
+    reached = last_at_or_before(data.since, edges)
+    reached = torch.where(data.since[:, :1] <= edges, reached + 1, 0)
+    # Without duration all cuts are at one time, and what is there is of the last window.
+    still = (edges[:, -1:] <= edges[:, :1]) & ~_from_last_window_on(placed)
+    reached = torch.where(still, 0, reached)
+    # An observation at a cut is of the window that ends there: the window is that of the first cut
+    # which reaches the point.
+    point = torch.arange(data.since.shape[1], device=z.device).unsqueeze(0).expand(data.since.shape)
+    window = last_at_or_before(reached[:, 1:], point) + (reached[:, 1:2] <= point)
+    low, high = _extremes(z, seen, window.clamp(max=n_windows - 1), n_windows)
+
+    def up_to(what: Tensor) -> Tensor:
+        """Sums ``(B, W, C)`` up to the end of each window."""
+        return at_rows(running_sum(what), reached[:, 1:])
+
+    known_so_far = running_sum(seen.to(torch.int64))
+    counted = at_rows(known_so_far, reached[:, 1:])
+    n_all, x_all = counted.double(), up_to(z)
+    first, last, newest = _first_and_last(z, when, seen, known_so_far[:, 1:], counted)
+    now = {"n": _last(n_all, 1), "x": _last(x_all, 1), "low": low, "high": high}
+    whole = {
+        "n": n_all, "x": x_all, "xx": up_to(z * z), "t": up_to(when), "tt": up_to(when * when),
+        "tx": up_to(when * z), "low": trailing_extreme(low, _MOST_WINDOWS, False),
+        "high": trailing_extreme(high, _MOST_WINDOWS, True), "first": first, "last": last,
+        "when": newest,
+    }  # fmt: skip
+    recent = {
+        "n": _last(n_all, half), "x": _last(x_all, half), "low": trailing_extreme(low, half, False),
+        "high": trailing_extreme(high, half, True),
+    }  # fmt: skip
+    quarter = max(half // 2, 1)
+    latest = {"n": _last(n_all, quarter), "x": _last(x_all, quarter)}
+    return words_of(now, whole, recent, latest, placed.since_first.unsqueeze(-1), unit)
+
+
+def words_of(
+    now: Counted, whole: Counted, recent: Counted, latest: Counted, end: Tensor, unit: float
+) -> Words:
+    """Words ``(..., C)`` of each view, from what was seen in the window, since the start, and in
+    the last windows up to its ``end (..., 1)``.
+
+    Entries ``(..., C)``: ``n`` observations, sums of ``x``, ``xx``, ``t``, ``tt`` and ``tx``, the
+    ``low``est and ``high``est, the ``first`` and ``last``, and ``when`` the last one was.
+    """
+    n, some = whole["n"], whole["n"].clamp(min=1)
+    ever = n > 0
+    mean, when = whole["x"] / some, whole["t"] / some
+    variance = (whole["xx"] / some - mean.square()).clamp(min=0)
+    time_variance = whole["tt"] / some - when.square()
+    covariance = whole["tx"] / some - when * mean
+    # A slope over less than a hundredth of the unit says nothing but noise.
+    apart = time_variance > number((0.01 * unit) ** 2, n)
+    per = number(unit, n)
+    local = {
+        "log n": now["n"].log1p(),
+        "mean": _mean(now),
+        "min": _known(now["low"], now["n"] > 0),
+        "max": _known(now["high"], now["n"] > 0),
+    }
+    global_ = {
+        "log n": n.log1p(),
+        "mean": _known(mean, ever),
+        "min": _known(whole["low"], ever),
+        "max": _known(whole["high"], ever),
+        "first": _known(whole["first"], ever),
+        "last": _known(whole["last"], ever),
+        "sd": _known(variance.sqrt(), n > 1),
+        "slope": _known(covariance / torch.where(apart, time_variance, 1.0) * per, apart),
+        "rise": _known(whole["last"] - whole["first"], n > 1),
+        "since": _known((end - whole["when"]) / per, ever),
+        "recent log n": recent["n"].log1p(),
+        "recent mean": _mean(recent),
+        "recent min": _known(recent["low"], recent["n"] > 0),
+        "recent max": _known(recent["high"], recent["n"] > 0),
+        "latest mean": _mean(latest),
+    }
+    return {"local": local, "global": global_}
+
+
+def _mean(counted: Counted) -> Tensor:
+    return _known(counted["x"] / counted["n"].clamp(min=1), counted["n"] > 0)
+
+
+def _from_last_window_on(placed: Placed) -> Tensor:
+    """``(B or 1, W + 1)``: True for the cut that ends a series' last window, and those after it."""
+    place = torch.arange(placed.edges.shape[1], device=placed.edges.device).unsqueeze(0)
+    if placed.mask is None:
+        return place >= placed.edges.shape[1] - 1
+    return place >= placed.mask.to(torch.int64).sum(dim=1, keepdim=True)
+
+
+def _known(what: Tensor, where: Tensor) -> Tensor:
+    return torch.where(where, what, torch.nan)
+
+
+def _last(total: Tensor, size: int) -> Tensor:
+    """Sums ``(B, W, C)`` up to each window -> over the last ``size`` windows up to it."""
+    row = torch.arange(total.shape[1], device=total.device)
+    before = total.index_select(1, (row - size).clamp(min=0))
+    return total - torch.where((row >= size)[None, :, None], before, 0.0)
+
+
+def _first_and_last(
+    z: Tensor, when: Tensor, seen: Tensor, so_far: Tensor, counted: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The first and the last observation ``(B, W, C)`` up to the end of each window, and the time
+    of the last; ``so_far (B, L, C)`` observations up to each point, ``counted (B, W, C)``.
+    """
+    batch, size, channels = z.shape
+    place = torch.where(seen, so_far, 0)  # what was not seen goes to place 0
+    nothing = z.new_zeros(batch, size + 1, channels)
+    listed, times = nothing.scatter(1, place, z), nothing.scatter(1, place, when)
+    return (
+        listed[:, 1:2].expand(counted.shape),
+        listed.gather(1, counted),
+        times.gather(1, counted),
+    )
