@@ -1,0 +1,87 @@
+"""Feature stores by a Ray cluster: the same files as by this process, also when a node dies."""
+
+import hashlib
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from roughformer.errors import InputError
+from roughformer.store.build import build_store
+from roughformer.store.columns import TableColumns
+from roughformer.store.engines import run_units
+from roughformer.store.plan import Sizes
+from roughformer.tokens import TokenConfig
+from roughformer.windows import Windows
+
+pytestmark = pytest.mark.slow
+COLUMNS = TableColumns("series_id", "time", ("x", "y"))
+SIZES = Sizes(rows=200_000, shard=200_000, bucket=200_000)
+
+
+def table(n_series, length, seed=0):
+    rng = np.random.default_rng(seed)
+    return pa.table(
+        {
+            "series_id": np.repeat(np.arange(n_series), length),
+            "time": np.tile(np.arange(length, dtype=np.float64), n_series),
+            "x": rng.normal(size=n_series * length).cumsum(),
+            "y": rng.normal(size=n_series * length).cumsum(),
+        }
+    )
+
+
+def contents(store):
+    return {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in sorted(store.iterdir())}
+
+
+@pytest.mark.parametrize("order", ["sorted", "mixed"])
+def test_a_node_that_dies_changes_no_byte(two_nodes, tmp_path, order):
+    data = table(400, 500)
+    if order == "mixed":  # rows are scattered into buckets first
+        data = data.take(np.random.default_rng(1).permutation(len(data)))
+    pq.write_table(data, tmp_path / "x.parquet", row_group_size=5000)
+    config = TokenConfig(windows=20)
+    options = {"config": config, "sizes": SIZES}
+    local = build_store([tmp_path / "x.parquet"], tmp_path / "local", COLUMNS, **options)
+    assert local.made > 8
+    assert local.scattered == (order == "mixed")
+    kills, heard = two_nodes.kills, []
+
+    def progress(stage, done, rows):
+        heard.append((stage, done))
+        if len(heard) == 4:
+            two_nodes.kill()
+
+    build_store(
+        [tmp_path / "x.parquet"], tmp_path / "ray", COLUMNS, **options, engine="ray", workers=2,
+        address=two_nodes.address, progress=progress,
+    )  # fmt: skip
+    assert two_nodes.kills == kills + 1
+    assert heard[-1] == ("tokens", len(data))  # each row counted once
+    assert contents(tmp_path / "ray") == contents(tmp_path / "local")
+
+
+def test_results_come_in_the_order_of_the_units_and_errors_as_they_are(two_nodes):
+    where = {"engine": "ray", "workers": 2, "address": two_nodes.address}
+    heard = []
+    found = run_units([5, 1, 2], Windows.by_count, **where, progress=heard.append)
+    assert [windows.amount for windows in found] == [5, 1, 2]
+    assert sorted(windows.amount for windows in heard) == [1, 2, 5]
+    assert run_units([], Windows.by_count, **where) == []
+    with pytest.raises(InputError) as here:
+        Windows.by_count(0)
+    with pytest.raises(InputError) as there:
+        run_units([1, 0], Windows.by_count, **where)
+    assert str(there.value) == str(here.value)
+
+
+def only_here(unit):
+    return unit
+
+
+def test_work_that_the_nodes_do_not_have_is_told(two_nodes):
+    where = {"engine": "ray", "workers": 1, "address": two_nodes.address}
+    with pytest.raises(InputError, match="all nodes need the same roughformer"):
+        run_units([1], only_here, **where)
