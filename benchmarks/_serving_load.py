@@ -40,7 +40,7 @@ class Load:
     def __init__(self, orders):
         self.orders = orders
         self.connections = Connections(orders["port"], orders["connections"])
-        head = "POST /v1/predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        head = "POST /v1/predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         self.requests = [
             f"{head}Content-Length: {len(body)}\r\n\r\n{body}".encode() for body in orders["bodies"]
         ]

@@ -19,7 +19,7 @@ from typing import TypeVar
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["read_directory", "replace_directory", "write_file"]
+__all__ = ["make_directories", "read_directory", "replace_directory", "write_file", "writing"]
 
 T = TypeVar("T")
 # A reader starts again when the directory was replaced under its hands. Opening the files takes
@@ -32,10 +32,20 @@ _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
 def write_file(path: str | os.PathLike[str], data: bytes) -> None:
     """Make ``path`` hold ``data``; a reader finds the old bytes or the new ones, never a part."""
+    with writing(path) as aside, open(aside, "xb") as file:
+        file.write(data)
+
+
+@contextlib.contextmanager
+def writing(path: str | os.PathLike[str]) -> Iterator[str]:
+    """A name to write a file under, ``PATH.<random>.part``. When all went well, what is there is
+    flushed to the disk and becomes ``path``, else it is removed.
+    """
     target = os.path.realpath(path)
     aside = f"{target}.{secrets.token_hex(8)}.part"
     try:
-        _write_through(aside, data)
+        yield aside
+        _flush(aside)
         os.replace(aside, target)
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
@@ -57,7 +67,7 @@ def replace_directory(
     """
     target = os.path.realpath(path)
     parent = os.path.dirname(target)
-    _make_directories(parent)
+    make_directories(parent)
     with _locked(parent):
         _clean_up(target)
         if os.path.lexists(target):
@@ -176,19 +186,24 @@ def _write_through(path: str, data: bytes) -> None:
 
 def _flush_directory(path: str) -> None:
     """Wait until the disk has the names in a directory; Windows cannot be asked to."""
-    if not _CAN_HOLD:
-        return
-    handle = os.open(path, _READ)
+    if _CAN_HOLD:
+        _flush(path)
+
+
+def _flush(path: str) -> None:
+    """Wait until the disk has what was written to a file, by whatever handle."""
+    # Windows flushes only through a handle that may write.
+    handle = os.open(path, _READ if _CAN_HOLD else os.O_RDWR)
     try:
         os.fsync(handle)
     finally:
         os.close(handle)
 
 
-def _make_directories(path: str) -> None:
-    """``os.makedirs``, and the disk has them."""
+def make_directories(path: str) -> None:
+    """``os.makedirs``, also where they exist; and the disk has them."""
     if not os.path.isdir(path):
-        _make_directories(os.path.dirname(path))
+        make_directories(os.path.dirname(path))
         with contextlib.suppress(FileExistsError):
             os.mkdir(path)
         _flush_directory(os.path.dirname(path))

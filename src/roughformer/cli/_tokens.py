@@ -4,7 +4,7 @@ import os
 import secrets
 import shutil
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,8 +14,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import typer
 
-from roughformer.cli._data import ids_of, stamps
+from roughformer.cli import _options as options
+from roughformer.cli._columns import Columns
+from roughformer.cli._data import ids_of, read_data, stamps
 from roughformer.dropping import keep_mask
 from roughformer.errors import CapacityError, InputError
 from roughformer.lifts import Clock, Lag, Lift
@@ -24,7 +27,7 @@ from roughformer.signatures.api import multiview_signature
 from roughformer.signatures.features import layout_of, memory_estimate, over_limit, readable
 from roughformer.windows import Cuts, Windows
 
-__all__ = ["Size", "TokenJob", "lifts_of", "write_tokens"]
+__all__ = ["Size", "TokenJob", "TokenOptions", "features_file", "lifts_of", "write_tokens"]
 
 _BYTES_AT_ONCE = 1 << 26  # of tokens in memory, and so of a row group
 _MOST_COLUMNS = 50_000  # a Parquet file with more is of no use
@@ -168,6 +171,69 @@ class TokenJob:
             columns["label"] = self.labels[first:last][row]
         columns |= {name: np.ascontiguousarray(flat[:, k]) for k, name in enumerate(self.names)}
         return pa.table(columns)
+
+
+@dataclass(frozen=True)
+class TokenOptions:
+    """What the command line says of tokens."""
+
+    rule: Any
+    depth: int
+    views: tuple[str, ...]
+    lifts: tuple[str, ...]
+    transform: str
+    drop: float
+    seed: int
+    threads: int | None
+
+
+def features_file(
+    data: Sequence[str],
+    out: Path,
+    columns: Columns,
+    wanted: TokenOptions,
+    label: str | None,
+    labels: Path | None,
+    *,
+    force: bool,
+    estimate: bool,
+) -> None:
+    """``roughformer features DATA --out tokens.parquet``."""
+    if len(data) > 1:
+        raise InputError(
+            f"one file of tokens is made of one DATA, got {len(data)}; to make a store of many "
+            "give --out a directory"
+        )
+    if not estimate:
+        options.check_place(out, "--out")
+    if out.exists() and not (force or estimate):
+        raise InputError(
+            f"{out} exists; choose another name with --out, or replace it with --force"
+        )
+    wish = label if label is not None or labels is None else "label"
+    read = read_data(Path(data[0]), columns, target=wish, labels=labels)
+    for note in read.notes:
+        options.say(f"note: {note}")
+    job = TokenJob(
+        read.batch,
+        read.batch.labels if read.target is None else read.target,
+        rule=wanted.rule,
+        depth=wanted.depth,
+        views=wanted.views,
+        lifts=lifts_of(wanted.lifts),
+        transform=wanted.transform,
+        drop=wanted.drop,
+        seed=wanted.seed,
+        threads=wanted.threads,
+    )
+    size = job.size()
+    typer.echo(
+        f"{size.series:,} series, {size.windows:,} windows, {size.features:,} features: "
+        f"{readable(size.bytes)}"
+    )
+    if not estimate:
+        write_tokens(job, out)
+        typer.echo(f"wrote {out} ({readable(out.stat().st_size)})")
 
 
 def write_tokens(job: TokenJob, path: Path) -> None:

@@ -7,13 +7,24 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from roughformer.errors import InputError
 from roughformer.series._convert import Index
 from roughformer.series._times import FloatTimes, to_seconds
 
-__all__ = ["check_columns", "encode", "numbers", "plain", "stamps"]
+__all__ = [
+    "check_columns",
+    "encode",
+    "encode_runs",
+    "number_parts",
+    "numbers",
+    "plain",
+    "run_starts",
+    "stamps",
+    "take_rows",
+]
 
 
 def check_columns(data: pa.Table, names: Sequence[str]) -> None:
@@ -33,23 +44,67 @@ def check_columns(data: pa.Table, names: Sequence[str]) -> None:
 
 def encode(data: pa.Table, name: str) -> tuple[npt.NDArray[Any], Index]:
     """-> the K different entries in order of first appearance, and codes ``(n,)`` in 0 ... K-1."""
-    column = _decoded(data, name)
+    column = data.column(name)
     _refuse_null(column, name, "name the series or channel of each row")
     if column.num_chunks == 0 or len(column) == 0:
         return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
-    coded = column.dictionary_encode().unify_dictionaries()
+    coded = _decoded(column).dictionary_encode().unify_dictionaries()
     codes = np.concatenate([chunk.indices.to_numpy() for chunk in coded.chunks])
     entries = pa.chunked_array([coded.chunk(0).dictionary])
     return _plain(entries, name), codes.astype(np.int64)
 
 
-def stamps(data: pa.Table, name: str) -> tuple[FloatTimes, np.datetime64 | None]:
-    """A column of numbers, dates or durations -> seconds and origin; aware dates are in UTC."""
-    column = _decoded(data, name)
+def encode_runs(data: pa.Table, name: str) -> tuple[npt.NDArray[Any], Index, Index]:
+    """``encode`` for a column whose entries mostly stand side by side: the K entries, and codes
+    ``(R,)`` of the runs of rows that begin at ``starts (R,)``.
+    """
+    column = data.column(name)
+    _refuse_null(column, name, "name the series or channel of each row")
+    starts = run_starts(column)
+    if len(starts) > len(column) // 4:
+        return *encode(data, name), np.arange(len(column))
+    return *encode(pa.table({name: take_rows(column, starts)}), name), starts
+
+
+def run_starts(column: pa.ChunkedArray) -> Index:
+    """Rows at which another entry begins than in the row before, and those at which chunks do."""
+    found, at = [np.zeros(0, dtype=np.int64)], 0
+    for chunk in column.chunks:
+        if pt.is_dictionary(chunk.type):
+            chunk = chunk.indices
+        if pt.is_integer(chunk.type) or pt.is_floating(chunk.type):
+            array = chunk.to_numpy(zero_copy_only=False)
+            changes = np.flatnonzero(array[1:] != array[:-1])
+        elif pt.is_null(chunk.type):
+            changes = np.zeros(0, dtype=np.int64)
+        else:
+            changes = np.flatnonzero(pc.not_equal(chunk[1:], chunk[:-1]))
+        found += [np.full(min(len(chunk), 1), at), changes + (at + 1)]
+        at += len(chunk)
+    return np.concatenate(found)
+
+
+def take_rows(column: pa.ChunkedArray, rows: Index) -> pa.ChunkedArray:
+    """Entries of a few rows, which ascend; pyarrow would join all chunks into one first."""
+    found, at = [], 0
+    for chunk in column.chunks:
+        first, last = np.searchsorted(rows, (at, at + len(chunk)))
+        found.append(chunk.take(pa.array(rows[first:last] - at)))
+        at += len(chunk)
+    return pa.chunked_array(found, column.type)
+
+
+def stamps(
+    data: pa.Table, name: str, origin: np.datetime64 | None = None
+) -> tuple[FloatTimes, np.datetime64 | None]:
+    """A column of numbers, dates or durations -> seconds and origin; aware dates are in UTC. Dates
+    count from ``origin`` if it is given, else from the earliest.
+    """
+    column = _decoded(data.column(name))
     _refuse_null(column, name, "drop the row or give it a time")
     kind = column.type
     if pt.is_null(kind):  # a table without rows: nothing tells the kind
-        return np.zeros(0), None
+        return np.zeros(0), origin
     if pt.is_decimal(kind):
         column = column.cast(pa.float64())
     elif pt.is_timestamp(kind) or pt.is_date(kind) or pt.is_duration(kind):
@@ -63,13 +118,13 @@ def stamps(data: pa.Table, name: str) -> tuple[FloatTimes, np.datetime64 | None]
             raise InputError(
                 f"column {name!r} must fit 64-bit nanoseconds (years 1678 to 2262), got {error}"
             ) from None
-        return to_seconds(whole.view(unit), what=f"times in column {name!r}")
+        return to_seconds(whole.view(unit), origin, what=f"times in column {name!r}")
     elif not (pt.is_integer(kind) or pt.is_floating(kind)):
         raise InputError(
             f"times in column {name!r} must be numbers, dates or durations, got {kind}; parse them "
             "first, e.g. with pandas.to_datetime"
         )
-    seconds, origin = to_seconds(column.to_numpy(), what=f"times in column {name!r}")
+    seconds, origin = to_seconds(column.to_numpy(), origin, what=f"times in column {name!r}")
     finite = np.isfinite(seconds)
     if not finite.all():
         row = int(np.argmin(finite))
@@ -82,10 +137,16 @@ def stamps(data: pa.Table, name: str) -> tuple[FloatTimes, np.datetime64 | None]
 
 def numbers(data: pa.Table, name: str) -> npt.NDArray[Any]:
     """A column of numbers -> float32 (from float32, float16) or float64; null becomes NaN."""
-    column = _decoded(data, name)
+    parts = number_parts(data, name)
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def number_parts(data: pa.Table, name: str) -> list[npt.NDArray[Any]]:
+    """``numbers``, chunk by chunk: not copied where that is possible."""
+    column = _decoded(data.column(name))
     kind = column.type
     if pt.is_null(kind):
-        return np.full(len(column), np.nan)
+        return [np.full(len(column), np.nan)]
     if pt.is_boolean(kind):
         column = column.cast(pa.uint8())
     elif not (pt.is_integer(kind) or pt.is_floating(kind) or pt.is_decimal(kind)):
@@ -94,14 +155,16 @@ def numbers(data: pa.Table, name: str) -> npt.NDArray[Any]:
             "the channels, or give it another role"
         )
     single = pt.is_float32(kind) or pt.is_float16(kind)
-    column = column.cast(pa.float32() if single else pa.float64(), safe=False)
-    array: npt.NDArray[Any] = column.to_numpy()
-    return array
+    wanted = pa.float32() if single else pa.float64()
+    if kind != wanted:
+        column = column.cast(wanted, safe=False)
+    found = [chunk.to_numpy(zero_copy_only=False) for chunk in column.chunks]
+    return found or [np.zeros(0, np.float32 if single else np.float64)]
 
 
 def plain(data: pa.Table, name: str) -> npt.NDArray[Any]:
     """A column of numbers, bools, texts or dates -> an array of that dtype."""
-    return _plain(_decoded(data, name), name)
+    return _plain(_decoded(data.column(name)), name)
 
 
 def _plain(column: pa.ChunkedArray, name: str) -> npt.NDArray[Any]:
@@ -123,8 +186,7 @@ def _plain(column: pa.ChunkedArray, name: str) -> npt.NDArray[Any]:
     )
 
 
-def _decoded(data: pa.Table, name: str) -> pa.ChunkedArray:
-    column = data.column(name)
+def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
     # The order of a category's values is not the order of appearance.
     return column.cast(column.type.value_type) if pt.is_dictionary(column.type) else column
 

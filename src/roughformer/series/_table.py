@@ -10,11 +10,22 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from roughformer.errors import InputError
-from roughformer.series._columns import check_columns, encode, numbers, plain, stamps
+from roughformer.series._columns import (
+    check_columns,
+    encode,
+    encode_runs,
+    number_parts,
+    numbers,
+    plain,
+    stamps,
+)
 from roughformer.series._convert import Extras, Index, Parts
-from roughformer.series._times import FloatTimes
+from roughformer.series._rows import Rows, offsets_of, sorting_order
+from roughformer.series._times import FloatTimes, as_origin
 
 __all__ = ["is_table", "read", "to_arrow"]
+
+_AT_ONCE = 1 << 14
 
 
 def is_table(x: object) -> bool:
@@ -59,6 +70,8 @@ def read(
     channels: Sequence[str] | None,
     static: Sequence[str],
     label: str | None,
+    time_origin: Any = None,
+    absent: bool = False,
 ) -> tuple[Parts, Extras]:
     """-> parts and the extras of the constructor; arguments as in ``SeriesBatch.from_table``."""
     if isinstance(static, str) or isinstance(channels, str):
@@ -72,13 +85,14 @@ def read(
     roles = [n for n in (series_id, time, channel, value, label, *static) if n is not None]
     check_columns(data, roles)
     if series_id is None:
-        rows = _Rows(data, np.zeros(len(data), dtype=np.int64), min(len(data), 1), None)
+        one = np.zeros(min(len(data), 1), dtype=np.int64)
+        rows = Rows(data, one, one, len(one), None)
     else:
-        keys, codes = encode(data, series_id)
-        rows = _Rows(data, codes, len(keys), keys)
-    seconds, origin = stamps(data, time)
+        keys, codes, starts = encode_runs(data, series_id)
+        rows = Rows(data, codes, starts, len(keys), keys)
+    seconds, origin = stamps(data, time, as_origin(time_origin))
     if channel is not None and value is not None:
-        parts, names = _long(rows, seconds, origin, channel, value, channels)
+        parts, names = _long(rows, seconds, origin, channel, value, channels, absent)
     else:
         taken = set(roles)
         chosen = [n for n in data.column_names if n not in taken] if channels is None else channels
@@ -86,68 +100,58 @@ def read(
         parts, names = _wide(rows, seconds, origin, list(chosen))
     extras = Extras(channels=names, ids=rows.keys)
     if static:
-        columns = [rows.constant(numbers(data, n), n) for n in static]
+        columns = [rows.constant(n, numbers) for n in static]
         extras["static"], extras["static_names"] = np.stack(columns, axis=1), tuple(static)
     if label is not None:
-        extras["labels"] = rows.constant(plain(data, label), label)
+        extras["labels"] = rows.constant(label, plain)
     return parts, extras
 
 
-class _Rows:
-    """The rows of a table and the series, ``codes (n,)`` in 0 ... B-1, that each belongs to."""
-
-    def __init__(
-        self, data: pa.Table, codes: Index, n_series: int, keys: npt.NDArray[Any] | None
-    ) -> None:
-        self.data, self.codes, self.n_series, self.keys = data, codes, n_series, keys
-
-    def name(self, b: int) -> str:
-        return f"series {b}" if self.keys is None else f"series {b} (id {self.keys[b].item()!r})"
-
-    def constant(self, column: npt.NDArray[Any], name: str) -> npt.NDArray[Any]:
-        """``(n,)`` that does not change within a series -> ``(B,)``."""
-        # Codes count first appearances, so a row is the first of its series where they peak.
-        peak = np.maximum.accumulate(self.codes)
-        first = np.flatnonzero(np.diff(peak, prepend=-1))
-        expected = column[first][self.codes]
-        differs = (column != expected) & ((column == column) | (expected == expected))
-        if differs.any():
-            row = int(np.argmax(differs))
-            raise InputError(
-                f"column {name!r} must not change within a series, got {column[row].item()!r} in "
-                f"row {row} and {expected[row].item()!r} before in "
-                f"{self.name(int(self.codes[row]))}; give it as a channel instead"
-            )
-        return column[first]
-
-
 def _wide(
-    rows: _Rows, times: FloatTimes, origin: np.datetime64 | None, channels: list[str]
+    rows: Rows, times: FloatTimes, origin: np.datetime64 | None, channels: list[str]
 ) -> tuple[Parts, tuple[str, ...]]:
     columns = [rows.data.column(name) for name in channels]
     single = bool(columns) and all(pt.is_float32(c.type) or pt.is_float16(c.type) for c in columns)
-    order = _order(rows.codes, times)
+    order = rows.order(times)
     values = np.empty((len(times), len(channels)), dtype=np.float32 if single else np.float64)
-    for c, name in enumerate(channels):
-        column = numbers(rows.data, name)
-        values[:, c] = column if order is None else column[order]
+    if order is None:
+        _side_by_side([number_parts(rows.data, name) for name in channels], values)
+    else:
+        for c, name in enumerate(channels):
+            values[:, c] = numbers(rows.data, name)[order]
     times = times if order is None else times[order]
-    return Parts(values, _offsets(rows.codes, rows.n_series), times, None, origin), tuple(channels)
+    offsets = offsets_of(rows.codes, rows.n_series) if rows.bounds is None else rows.bounds
+    return Parts(values, offsets, times, None, origin), tuple(channels)
+
+
+def _side_by_side(columns: list[list[npt.NDArray[Any]]], out: npt.NDArray[Any]) -> None:
+    """Columns, each in parts, into ``out (n, C)``; a cache takes what is written at a time."""
+    lengths = [[len(part) for part in parts] for parts in columns]
+    if any(other != lengths[0] for other in lengths):
+        columns = [[np.concatenate(parts)] for parts in columns]
+    at = 0
+    for parts_of_rows in zip(*columns, strict=True):
+        for first in range(0, len(parts_of_rows[0]), _AT_ONCE):
+            here = out[at + first : at + first + _AT_ONCE]
+            for c, part in enumerate(parts_of_rows):
+                here[: len(part) - first, c] = part[first : first + _AT_ONCE]
+        at += len(parts_of_rows[0])
 
 
 def _long(
-    rows: _Rows,
+    rows: Rows,
     times: FloatTimes,
     origin: np.datetime64 | None,
     channel: str,
     value: str,
     channels: Sequence[str] | None,
+    absent: bool,
 ) -> tuple[Parts, tuple[str, ...]]:
     found, kinds = encode(rows.data, channel)
     present = [str(name) for name in found]
     names = tuple(present if channels is None else channels)
     unknown = [n for n in names if n not in present]
-    if unknown and len(kinds):
+    if unknown and len(kinds) and not absent:
         raise InputError(
             f"channel {unknown[0]!r} is not in column {channel!r}, which has "
             f"{', '.join(map(repr, present[:8]))}{', ...' if len(present) > 8 else ''}"
@@ -165,7 +169,7 @@ def _long(
                 f"each series needs at least one row of the chosen channels, got none in "
                 f"{rows.name(int(empty[0]))}; leave it out of the table or choose more channels"
             )
-    order = _order(codes, times, strict=False)
+    order = sorting_order(codes, times, strict=False)
     if order is not None:
         codes, times, kinds, data = codes[order], times[order], kinds[order], data[order]
     new = np.ones(len(codes), dtype=bool)  # the first row of each point
@@ -179,13 +183,13 @@ def _long(
         _refuse_twice(rows, codes, times, cells, kinds, names, origin)
     values = np.full(written.shape, np.nan, dtype=np.float32 if single else np.float64)
     values[cells] = data
-    offsets = _offsets(codes[new], rows.n_series)
+    offsets = offsets_of(codes[new], rows.n_series)
     table = values.reshape(n_points, len(names))
     return Parts(table, offsets, times[new], None, origin), names
 
 
 def _refuse_twice(
-    rows: _Rows,
+    rows: Rows,
     codes: Index,
     times: FloatTimes,
     cells: Index,
@@ -200,19 +204,3 @@ def _refuse_twice(
         f"a channel can have one value at a time, got two for channel {names[kinds[at]]!r} at "
         f"time {when} of {rows.name(int(codes[at]))}; average them or keep one"
     )
-
-
-def _order(codes: Index, times: FloatTimes, *, strict: bool = True) -> Index | None:
-    """The permutation that sorts by series, then time; None if nothing is to be done."""
-    step, same = np.diff(codes), times[1:] > times[:-1]
-    if not strict:
-        same |= times[1:] == times[:-1]
-    if ((step > 0) | ((step == 0) & same)).all():
-        return None
-    return np.asarray(np.lexsort((times, codes)), dtype=np.int64)
-
-
-def _offsets(codes: Index, n_series: int) -> Index:
-    offsets = np.zeros(n_series + 1, dtype=np.int64)
-    np.cumsum(np.bincount(codes, minlength=n_series), out=offsets[1:])
-    return offsets

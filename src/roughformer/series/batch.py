@@ -124,6 +124,8 @@ class SeriesBatch(Storage):
         channels: Sequence[str] | None = None,
         static: Sequence[str] = (),
         label: str | None = None,
+        time_origin: Any = None,
+        absent: bool = False,
     ) -> Self:
         """A pandas, polars or pyarrow table, or a dict of columns; arguments are column names.
 
@@ -134,8 +136,12 @@ class SeriesBatch(Storage):
         A table has no order: rows are sorted by time within their series, series and channels come
         in order of first appearance (long ``channels`` choose and order). ``static`` and ``label``
         columns must not change within a series. ``series_id=None``: the table is one series.
+        ``time_origin``: the date that dates count from, by default the earliest of the table.
+        ``absent``: ``channels`` may name some that a long table has no row of; they are missing.
         """
-        parts, extras = _table.read(table, series_id, time, channel, value, channels, static, label)
+        parts, extras = _table.read(
+            table, series_id, time, channel, value, channels, static, label, time_origin, absent
+        )
         return cls._from_parts(parts, extras)
 
     @classmethod

@@ -295,7 +295,7 @@ def _clock_parts(
     clocked: Sequence[View] = [v for v in layout.views if layout.lifts[v].clock]
     if not clocked:
         return []
-    from roughformer.signatures.clock import clock_words_torch
+    from roughformer.signatures.clock_torch import clock_words_torch
 
     path = clock_path(batch, dropping, values, threads)
     found = []

@@ -16,7 +16,7 @@ from roughformer.errors import InputError
 from roughformer.lifts import Clock
 from roughformer.series import SeriesBatch
 from roughformer.signatures import library
-from roughformer.signatures.clock import clock_words, clock_words_torch
+from roughformer.signatures.clock import clock_words
 from roughformer.signatures.engine import (
     Engine,
     clock_path,
@@ -152,6 +152,8 @@ def _plain(
     shape = (len(batch), batch.n_channels, len(omega), 2)
     if not native:
         import torch
+
+        from roughformer.signatures.clock_torch import clock_words_torch
 
         wide = torch.float64 if compute == np.float64 else torch.float32
         found = clock_words_torch(path, cuts, clock, "local", wide).numpy()

@@ -1,15 +1,16 @@
 """The spectrum of whole paths: log power of their clock words on an ordered frequency axis."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
 from roughformer.series import SeriesBatch
 from roughformer.signatures.spectrum import spectrum_words
 from roughformer.tokens.config import SpectrumConfig
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 __all__ = ["frequencies", "log_power", "spectrum_range"]
 
@@ -55,12 +56,14 @@ def log_power(
     seed: int = 0,
     series: Any = None,
     threads: int | None = None,
-) -> Tensor:
+) -> "Tensor":
     """``(B, C, J)``: log(1 + |w|² / (floor · mean |w|²)), w the clock words of a whole path.
 
     The mean is over the frequencies of a channel, so that gain does not matter; a channel that
     does not move, or is never observed, has no spectrum: all 0.
     """
+    import torch
+
     words = spectrum_words(
         batch, frequencies(config), drop=drop, seed=seed, series=series, threads=threads
     )

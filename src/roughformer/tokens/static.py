@@ -1,6 +1,6 @@
 """Static covariates as numbers for a model: clipped, categories spread out, unknown marked."""
 
-from typing import Self
+from typing import Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +11,18 @@ from roughformer.series import SeriesBatch
 __all__ = ["StaticColumn", "StaticEncoder"]
 
 _MOST_LEVELS = 12
+
+
+class Covariates(Protocol):
+    """What has static covariates ``(B, S)`` and their names: a batch, or rows of a store."""
+
+    @property
+    def static(self) -> npt.NDArray[np.float64] | None: ...
+
+    @property
+    def static_names(self) -> tuple[str, ...]: ...
+
+    def __len__(self) -> int: ...
 
 
 class StaticColumn(BaseModel):
@@ -52,7 +64,7 @@ class StaticEncoder(BaseModel):
         """Names of the numbers that a model gets."""
         return [name for column in self.columns for name in column.names]
 
-    def encode(self, batch: SeriesBatch) -> npt.NDArray[np.float32]:
+    def encode(self, batch: Covariates) -> npt.NDArray[np.float32]:
         """``(B, S)``; NaN = not known, for numbers; no level, for categories."""
         parts: list[npt.NDArray[np.float64]] = []
         for column in self.columns:
@@ -67,7 +79,7 @@ class StaticEncoder(BaseModel):
         return joined.astype(np.float32)
 
 
-def _values(batch: SeriesBatch, name: str) -> npt.NDArray[np.float64]:
+def _values(batch: Covariates, name: str) -> npt.NDArray[np.float64]:
     assert batch.static is not None
     return batch.static[:, batch.static_names.index(name)]
 

@@ -1,22 +1,18 @@
 """Tokenizer: a token configuration with what it took from the training part."""
 
 import math
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from pydantic import BaseModel, ConfigDict, Field
-from torch import Tensor
 
 from roughformer.errors import InputError
 from roughformer.lifts import Basepoint, Clock, Counts, Lag, Lift, Time, View
 from roughformer.series import SeriesBatch
 from roughformer.signatures.api import multiview_signature
 from roughformer.signatures.features import Layout, feature_count, feature_names, layout_of
-from roughformer.signatures.twin import lyndon_logarithm, multiply
 from roughformer.tokens.config import TokenConfig
-from roughformer.tokens.context import as_levels, as_words, jump, sliding_products
 from roughformer.tokens.holding import PlacedWindows, held_at_cuts, values_at_cuts
 from roughformer.tokens.observations import WORDS, ValueRange, observation_words
 from roughformer.tokens.spectrum import log_power, spectrum_range
@@ -24,6 +20,9 @@ from roughformer.tokens.static import StaticEncoder
 from roughformer.tokens.thinning import thinned
 from roughformer.windows import Cuts
 from roughformer.words import all_words, lyndon_words
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 __all__ = ["Tokenizer", "check_series"]
 
@@ -137,6 +136,11 @@ class Tokenizer(BaseModel):
         self, path: SeriesBatch, where: Any, threads: int | None
     ) -> npt.NDArray[np.float32]:
         """The global view ``(B, L, size)`` over the last ``context`` windows up to each."""
+        import torch
+
+        from roughformer.signatures.twin import multiply
+        from roughformer.tokens.context import as_levels, as_words, jump, sliding_products
+
         config, lifts = self.config, self.layout.lifts["global"]
         assert config.context is not None
         local = multiview_signature(
@@ -153,10 +157,12 @@ class Tokenizer(BaseModel):
             levels = multiply(jump(start, lifts.time is not None, config.depth), levels)
         return self.in_transform(as_words(levels), dim).float().numpy()
 
-    def in_transform(self, words: Tensor, dim: int) -> Tensor:
+    def in_transform(self, words: "Tensor", dim: int) -> "Tensor":
         """Signatures ``(..., words)`` as the tokens have them: as they are, or their logarithms."""
         if self.config.transform == "signature":
             return words
+        from roughformer.signatures.twin import lyndon_logarithm
+
         return lyndon_logarithm(words, dim, self.config.depth, self.layout.basis == "brackets")
 
     @property
@@ -200,7 +206,13 @@ class Tokenizer(BaseModel):
         spectrum = self.config.spectrum
         return 0 if spectrum is None else len(self.channels) * spectrum.count
 
-    def encode(
+    def encode(self, batch: SeriesBatch, **options: Any) -> "dict[str, Tensor]":
+        """``arrays`` as tensors, with the same options; they share memory."""
+        import torch
+
+        return {name: torch.from_numpy(a) for name, a in self.arrays(batch, **options).items()}
+
+    def arrays(
         self,
         batch: SeriesBatch,
         *,
@@ -208,12 +220,13 @@ class Tokenizer(BaseModel):
         seed: int = 0,
         series: Any = None,
         threads: int | None = None,
-    ) -> dict[str, Tensor]:
+    ) -> dict[str, npt.NDArray[Any]]:
         """``tokens (B, L, F)``, their ``times (B, L)``, and where they apply ``mask (B, L)``,
-        ``spectrum (B, C, J)`` and ``static (B, S)``; all in main memory.
+        ``spectrum (B, C, J)`` and ``static (B, S)``.
 
         ``drop`` of each series' points are left out, chosen by ``seed`` and the numbers ``series``
-        ``(B,)`` of the series, 0 ... B-1 if None.
+        ``(B,)`` of the series, 0 ... B-1 if None. Only a spectrum and a context import torch, and
+        the twin where there is no native engine.
         """
         check_series(batch, self.channels, self.config.static)
         config = self.config
@@ -255,17 +268,14 @@ class Tokenizer(BaseModel):
             )
         tokens = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
         since = cuts.since(cuts.origin)
-        inputs = {
-            "tokens": torch.from_numpy(tokens),
-            "times": _tensor((since[:, 1:] - since[:, :1]) / self.time_unit),
-        }
+        times = (since[:, 1:] - since[:, :1]) / self.time_unit
+        inputs = {"tokens": tokens, "times": times.astype(np.float32, order="C")}
         if not cuts.equal:
-            real = np.arange(cuts.most)[None, :] < cuts.n_windows[:, None]
-            inputs["mask"] = torch.from_numpy(real)
+            inputs["mask"] = np.arange(cuts.most)[None, :] < cuts.n_windows[:, None]
         if config.spectrum is not None:
-            inputs["spectrum"] = log_power(batch, config.spectrum, **options)
+            inputs["spectrum"] = log_power(batch, config.spectrum, **options).numpy()
         if config.static:
-            inputs["static"] = torch.from_numpy(self.static_encoder.encode(batch))
+            inputs["static"] = self.static_encoder.encode(batch)
         return inputs
 
 
@@ -297,7 +307,3 @@ def check_series(batch: SeriesBatch, channels: tuple[str, ...], static: tuple[st
             f"the model takes the static covariates {list(static)}; {missing} are not in these "
             f"series, which have {list(batch.static_names)}"
         )
-
-
-def _tensor(array: npt.NDArray[Any]) -> Tensor:
-    return torch.from_numpy(np.ascontiguousarray(array, dtype=np.float32))

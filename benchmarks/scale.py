@@ -1,0 +1,220 @@
+"""From Parquet to tokens, larger than memory: speed beside that of reading alone, and memory.
+
+    .venv/bin/python benchmarks/scale.py --json results/scale.json
+
+Data of (id, time, three channels) are generated once, sorted by series or with series spread over
+all row groups. Then, each in a process of its own:
+
+1. reading: pyarrow decodes the five columns and throws them away, with 1 and 2 processes;
+2. ``roughformer features`` at depth 2 with 1 and 2 processes, and on Ray with ``--engines``.
+
+Speeds are steady ones: rows between the end of the first unit of work and the end of the last one,
+so the start of processes does not count (``seconds`` has all of it). Peak memory is the sum over
+all processes of a run. Bytes and seconds per million observations are of all processes, by stage.
+"""
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+from _scale_data import COLUMNS, make_table
+from rich.console import Console
+from rich.table import Table
+
+STAGES = ("read", "scatter", "tokens", "write")
+
+
+class Reading:
+    """Work of ``run_units``: decode some row groups, with no thread beside."""
+
+    def __call__(self, unit: tuple[str, list[int]]) -> int:
+        path, groups = unit
+        file = pq.ParquetFile(path)
+        rows = 0
+        for batch in file.iter_batches(
+            1 << 18, row_groups=groups, columns=list(COLUMNS), use_threads=False
+        ):
+            rows += len(batch)
+        return rows
+
+
+class Steady:
+    """Rows a second between the end of the first unit and the end of the last one."""
+
+    def __init__(self) -> None:
+        self.marks: list[tuple[float, int]] = []
+
+    def mark(self, rows: int) -> None:
+        self.marks.append((time.perf_counter(), rows))
+
+    def speed(self, workers: int) -> float:
+        marks = self.marks
+        # The first units of all workers end at about the same time.
+        first, last = marks[min(workers - 1, max(len(marks) - 2, 0))], marks[-1]
+        return (last[1] - first[1]) / max(last[0] - first[0], 1e-9)
+
+
+def read(data: str, workers: int) -> dict[str, Any]:
+    from roughformer.store.engines import run_units
+
+    units = []
+    for path in sorted(Path(data).glob("*.parquet")):
+        count = pq.ParquetFile(path).num_row_groups
+        units += [(str(path), list(range(k, min(k + 4, count)))) for k in range(0, count, 4)]
+    steady, done = Steady(), 0
+
+    def tell(rows: int) -> None:
+        nonlocal done
+        done += rows
+        steady.mark(done)
+
+    start = time.perf_counter()
+    run_units(units, Reading(), workers=workers, progress=tell)
+    return {"seconds": time.perf_counter() - start, "speed": steady.speed(workers), "rows": done}
+
+
+def build(data: str, out: str, workers: int, engine: str, windows: Any) -> dict[str, Any]:
+    from roughformer.store import TableColumns, build_store
+    from roughformer.tokens import TokenConfig
+
+    stages: dict[str, Steady] = {}
+
+    def tell(stage: str, done: int, total: int) -> None:
+        if stage in stages:
+            stages[stage].mark(done)
+        stages.setdefault(stage, Steady())
+
+    start = time.perf_counter()
+    built = build_store(
+        [data], out, TableColumns("id", "time", COLUMNS[2:]), TokenConfig(windows=windows, depth=2),
+        workers=workers, engine=engine, progress=tell,  # type: ignore[arg-type]
+    )  # fmt: skip
+    seconds = time.perf_counter() - start
+    totals, shards = built.manifest.totals, built.manifest.shards
+    speeds = {stage: steady.speed(workers) for stage, steady in stages.items()}
+    millions = totals.points / 1e6
+    return {
+        "seconds": seconds,
+        "speed": 1 / sum(1 / speed for speed in speeds.values()),
+        "rows": totals.points,
+        "series": totals.series,
+        "shards": len(shards),
+        "bytes_per_million": sum(s.bytes for s in shards) / millions,
+        "seconds_per_million": {
+            k: built.seconds[k] / millions for k in STAGES if k in built.seconds
+        },
+        "torch": "torch" in sys.modules,
+    }
+
+
+def in_process(**job: Any) -> dict[str, Any]:
+    """A run in a process of its own, with the peak of the memory of it and all its children."""
+    command = [sys.executable, __file__, "--run", json.dumps(job)]
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    run = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env)
+    peak = 0
+    while run.poll() is None:
+        peak = max(peak, _resident(run.pid))
+        time.sleep(0.02)
+    assert run.stdout is not None
+    text = run.stdout.read()
+    if run.returncode:
+        raise SystemExit(f"failed: {job}")
+    return {**json.loads(text.splitlines()[-1]), "peak_bytes": peak}
+
+
+def _resident(root: int) -> int:
+    """Bytes in memory of a process and all below it."""
+    parents, sizes = {}, {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
+            except OSError:
+                continue
+            parents[int(entry.name)], sizes[int(entry.name)] = int(fields[1]), int(fields[21])
+    wanted = {root}
+    while True:
+        more = {pid for pid, parent in parents.items() if parent in wanted} - wanted
+        if not more:
+            return sum(sizes.get(pid, 0) for pid in wanted) * os.sysconf("SC_PAGE_SIZE")
+        wanted |= more
+
+
+def measure(options: argparse.Namespace, order: str, console: Console) -> dict[str, Any]:
+    rows = int(options.observations)
+    data = make_table(
+        options.where / f"{order}-{rows}-{options.length}", rows, options.length, order
+    )
+    size = sum(file.stat().st_size for file in data.glob("*.parquet"))
+    found: dict[str, Any] = {"order": order, "input_bytes_per_million": size / (rows / 1e6)}
+    table = Table("", "M obs/s", "of reading", "seconds", "peak MB", *(f"{s} s/M" for s in STAGES))
+    for workers in (1, 2):
+        runs = [in_process(kind="read", data=str(data), workers=workers) for _ in range(3)]
+        best = max(runs, key=lambda run: run["speed"])
+        found[f"read {workers}"] = best
+        table.add_row(f"read, {workers}", f"{best['speed'] / 1e6:.2f}", "",
+                      f"{best['seconds']:.1f}", f"{best['peak_bytes'] / 1e6:.0f}")  # fmt: skip
+    for engine in options.engines:
+        for workers in (1, 2):
+            out = options.where / f"store-{order}"
+            runs = []
+            for _ in range(options.rounds):
+                shutil.rmtree(out, ignore_errors=True)
+                runs.append(in_process(kind="build", data=str(data), out=str(out), engine=engine,
+                                       workers=workers, windows=options.windows))  # fmt: skip
+            best = max(runs, key=lambda run: run["speed"])
+            best["of_reading"] = best["speed"] / found[f"read {workers}"]["speed"]
+            found[f"{engine} {workers}"] = best
+            stages = [f"{best['seconds_per_million'].get(s, 0):.3f}" for s in STAGES]
+            table.add_row(f"{engine}, {workers}", f"{best['speed'] / 1e6:.2f}",
+                          f"{best['of_reading']:.0%}", f"{best['seconds']:.1f}",
+                          f"{best['peak_bytes'] / 1e6:.0f}", *stages)  # fmt: skip
+            shutil.rmtree(out, ignore_errors=True)
+        found[f"speedup {engine}"] = found[f"{engine} 2"]["speed"] / found[f"{engine} 1"]["speed"]
+    console.print(f"{order}: {rows:,} observations, {size / 1e9:.2f} GB of Parquet")
+    console.print(table)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--observations", type=float, default=1e8)
+    parser.add_argument("--length", type=int, default=10_000, help="points of a series")
+    parser.add_argument("--windows", type=json.loads, default=75, help='75 or {"duration": 60}')
+    parser.add_argument("--orders", nargs="+", default=["sorted", "shuffled"])
+    parser.add_argument("--engines", nargs="+", default=["local"], help="local, ray")
+    parser.add_argument("--rounds", type=int, default=1, help="of which the best counts")
+    parser.add_argument("--where", type=Path, default=Path("/tmp/roughformer-scale"))
+    parser.add_argument("--quick", action="store_true", help="4 million observations")
+    parser.add_argument("--keep", action="store_true", help="do not delete the generated data")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--run", type=json.loads, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.run:
+        kind = options.run.pop("kind")
+        print(json.dumps({"read": read, "build": build}[kind](**options.run)))
+        return
+    if options.quick:
+        options.observations = 4e6
+    console = Console()
+    found = [measure(options, order, console) for order in options.orders]
+    if options.json:
+        about = {"machine": platform.platform(), "cores": os.cpu_count(), "load": os.getloadavg(),
+                 "observations": int(options.observations), "length": options.length,
+                 "windows": options.windows}  # fmt: skip
+        options.json.write_text(json.dumps({**about, "runs": found}, indent=1))
+    if not options.keep:
+        shutil.rmtree(options.where, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()

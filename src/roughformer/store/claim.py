@@ -1,0 +1,95 @@
+"""The directory of a store while it is made: nobody else's, and never half of two builds."""
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pyarrow.fs as fs
+
+from roughformer.errors import InputError
+from roughformer.store.manifest import MANIFEST, Manifest
+from roughformer.store.places import Place
+from roughformer.store.shards import is_shard
+
+__all__ = ["SCATTERED", "building", "complete"]
+
+MARKER, SCATTERED = "building.json", "scattered"
+_OURS = re.compile(rf"(shard-\d+\.parquet|{MANIFEST}|{MARKER})(\.[0-9a-f]+\.part)?|{SCATTERED}")
+
+
+def complete(store: Place, key: str) -> Manifest | None:
+    """The manifest of the store if it is complete and of these data and this configuration."""
+    try:
+        manifest = Manifest.read(store)
+    except (InputError, NotADirectoryError):
+        return None
+    return manifest if manifest.key == key else None
+
+
+@contextmanager
+def building(store: Place, key: str, afresh: bool = False) -> Iterator[None]:
+    """Hold the directory. From here to the end it has no manifest; a marker tells whose it is.
+    ``afresh``: nothing of an earlier build stays.
+    """
+    _refuse_others(store)
+    store.make_directory()
+    with _locked(store):
+        # Before anything else changes: a manifest must never speak of shards of another build.
+        (store / MANIFEST).remove()
+        (store / MARKER).put(
+            json.dumps({"kind": "roughformer.store.building", "key": key}).encode()
+        )
+        for info in store.listing():
+            shard = afresh and info.path.endswith(".parquet")
+            if shard or info.path.endswith(".part"):
+                store.at(info).remove()
+        if afresh:
+            (store / SCATTERED).remove_directory()
+        yield
+        (store / MARKER).remove()
+
+
+def _refuse_others(store: Place) -> None:
+    """``InputError`` if there is anything that no build of a store has left."""
+    try:
+        if store.info().type == fs.FileType.File:
+            raise InputError(f"{store} is a file; a store is a directory, choose another --out")
+    except FileNotFoundError:
+        return
+    entries = store.listing()
+    names = [store.at(info).name for info in entries]
+    for name in names:
+        if not _OURS.fullmatch(name):
+            raise InputError(
+                f"{store} holds {name!r}, which is no part of a feature store; choose another --out"
+            )
+    shards = [store.at(info) for info in entries if info.path.endswith(".parquet")]
+    if shards and not {MANIFEST, MARKER} & set(names) and not is_shard(shards[0]):
+        raise InputError(
+            f"{shards[0]} is no shard of a feature store; choose another --out, or move it away"
+        )
+
+
+@contextmanager
+def _locked(store: Place) -> Iterator[None]:
+    """One build at a time, on a disk; the lock goes with the process."""
+    if not store.local or sys.platform == "win32":
+        yield
+        return
+    import fcntl
+    import os
+
+    handle = os.open(store.path, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        raise InputError(f"another process is making {store}; wait for it, or end it") from None
+    except OSError:  # a file system without locks
+        pass
+    try:
+        yield
+    finally:
+        os.close(handle)

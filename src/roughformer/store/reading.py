@@ -1,0 +1,155 @@
+"""Row groups -> tables of whole series, with little more in memory than one series of each.
+
+Ids ascend from row group to row group (``plan``), so a series is whole when the next id begins.
+Rows are looked at in slices; only where ids are mixed within a row group, all of it is taken at
+once and sorted.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from roughformer.errors import CapacityError, InputError
+from roughformer.series._columns import run_starts, take_rows
+from roughformer.store.places import Place
+from roughformer.store.sources import Group
+
+__all__ = ["MixedIds", "read_groups", "whole_series"]
+
+_ROWS = 1 << 18  # of a slice: a few MB, which the caches of a processor mostly hold
+
+
+class MixedIds(Exception):
+    """Ids do not ascend within a row group; take it as a whole."""
+
+
+def read_groups(
+    groups: Sequence[Group], columns: Sequence[str], schema: pa.Schema, whole: bool = False
+) -> Iterator[pa.Table]:
+    """The rows of some row groups in order, in slices or (``whole``) row group by row group."""
+    at = 0
+    while at < len(groups):
+        place, end = groups[at].place, at + 1
+        while not whole and end < len(groups) and groups[end].place == place:
+            end += 1
+        file = _open(place, columns[0])
+        numbers = [group.number for group in groups[at:end]]
+        try:
+            if whole:
+                found = iter([file.read_row_groups(numbers, list(columns), use_threads=False)])
+            else:
+                batches = file.iter_batches(
+                    _ROWS, row_groups=numbers, columns=list(columns), use_threads=False
+                )
+                found = (pa.Table.from_batches([batch]) for batch in batches)
+            for table in found:
+                yield _in_kind(table.select(columns), schema)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
+            # Of a file that is elsewhere, this may be the connection.
+            if isinstance(error, OSError) and not place.local:
+                raise
+            text = " ".join(str(error).split())
+            raise InputError(f"{place} is damaged, rows cannot be read: {text}") from None
+        at = end
+
+
+def whole_series(
+    tables: Iterator[pa.Table],
+    series_id: str,
+    memory: int,
+    *,
+    after: Any = None,
+    until: Any = None,
+    sort: bool = False,
+) -> Iterator[pa.Table]:
+    """Tables whose ids ascend -> tables of whole series, of those with ``after`` < id <= ``until``.
+
+    ``sort``: rows within a table are sorted by id where they must be, else that is ``MixedIds``.
+    No more than ``memory`` bytes may be held for one series.
+    """
+    held: list[pa.Table] = []  # of the series that may go on
+    size, newest = 0, None
+    for table in tables:
+        table, starts, keys = _by_id(table, series_id, sort)
+        first = 0 if after is None else int(np.searchsorted(keys, after, "right"))
+        end = len(keys) if until is None else int(np.searchsorted(keys, until, "right"))
+        over = end < len(keys)  # what comes is beyond, too
+        if first >= end:
+            if over:
+                break
+            continue
+        rows = np.append(starts, len(table))
+        table = table.slice(rows[first], rows[end] - rows[first])
+        starts, keys = starts[first:end] - rows[first], keys[first:end]
+        if newest is not None and keys[0] < newest:
+            raise MixedIds
+        begin = int(starts[np.searchsorted(keys, keys[-1])])  # of the last series
+        if begin if newest is None else keys[-1] != newest:
+            yield pa.concat_tables([*held, table.slice(0, begin)])
+            held, size = [], 0
+        newest = keys[-1]
+        held.append(table.slice(begin) if not held else table)
+        size += held[-1].nbytes
+        if size > memory:
+            raise CapacityError(
+                f"series {newest.item()!r} has {size // 2**20} MB and may go on, more than a "
+                "worker may hold of one series, a quarter of its memory; give more with --memory"
+            )
+        if over:
+            break
+    if held:
+        yield pa.concat_tables(held)
+
+
+def _by_id(table: pa.Table, series_id: str, sort: bool) -> tuple[pa.Table, Any, Any]:
+    """The table with ids that ascend, where other ids begin, and which."""
+    ids = table.column(series_id)
+    starts = run_starts(ids)
+    if sort or len(starts) <= len(table) // 4 + 1:
+        keys = _keys(ids, starts)
+        if (keys[1:] >= keys[:-1]).all():
+            return table, starts, keys
+    if not sort:
+        raise MixedIds
+    return _by_id(table.take(pc.sort_indices(_decoded(ids))), series_id, sort)
+
+
+def _open(place: Place, series_id: str) -> pq.ParquetFile:
+    """Texts of ids are read as codes into a dictionary."""
+    file = place.open()
+    metadata = pq.read_metadata(file)
+    kind = metadata.schema.to_arrow_schema().field(series_id).type
+    texts = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    return pq.ParquetFile(
+        file,
+        metadata=metadata,
+        read_dictionary=[series_id] if texts else None,
+        pre_buffer=not place.local,
+        page_checksum_verification=True,
+    )
+
+
+def _in_kind(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Columns of the kinds of the first file; ids may stay codes into a dictionary."""
+    for number, field in enumerate(schema):
+        kind = table.schema.field(number).type
+        if kind != field.type and not (number == 0 and pa.types.is_dictionary(kind)):
+            table = table.set_column(number, field.name, table.column(number).cast(field.type))
+    return table
+
+
+def _decoded(ids: pa.ChunkedArray) -> pa.ChunkedArray:
+    return ids.cast(ids.type.value_type) if pa.types.is_dictionary(ids.type) else ids
+
+
+def _keys(ids: pa.ChunkedArray, rows: Any) -> Any:
+    """Ids of some rows, as numpy has them."""
+    some = _decoded(take_rows(ids, rows))
+    if some.null_count:
+        raise InputError("each row must have a series id, got null; drop such rows")
+    text = pa.types.is_string(some.type) or pa.types.is_large_string(some.type)
+    return np.array(some.to_pylist(), dtype=str) if text else some.to_numpy()

@@ -1,0 +1,212 @@
+"""Series of a store, read when they are asked for: data larger than memory to train on."""
+
+import hashlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from roughformer.errors import InputError
+from roughformer.series import SeriesBatch
+from roughformer.store.manifest import Manifest
+from roughformer.store.places import Place
+from roughformer.store.shards import Rows, Tokens
+from roughformer.store.shelf import MIXED, Shelf
+from roughformer.tokens import Tokenizer
+
+__all__ = ["StoredSeries"]
+
+_SAMPLED_POINTS = 1_000_000
+Array = npt.NDArray[Any]
+Index = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class _Covariates:
+    static: npt.NDArray[np.float64]
+    static_names: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.static)
+
+
+class _Wanted:
+    """Series of a store in the order of its row groups, each of which is needed once only.
+
+    ``back (B,)``: where each of those asked for stands in that order.
+    """
+
+    def __init__(self, shelf: Shelf, series: Index) -> None:
+        self.shelf = shelf
+        order = np.argsort(series, kind="stable")
+        self.sorted = series[order]
+        self.back = np.empty(len(series), dtype=np.int64)
+        self.back[order] = np.arange(len(series))
+        self.as_is = bool((order[1:] > order[:-1]).all())  # nothing to put back
+
+    def rows(self, *, tokens: bool) -> Iterator[tuple[Rows, Index]]:
+        """Row groups, and which of their series are wanted."""
+        present, first = np.unique(self.shelf.group_of(self.sorted), return_index=True)
+        ends = [*first, len(self.sorted)][1:]
+        for group, start, end in zip(present.tolist(), first, ends, strict=True):
+            at = self.sorted[start:end] - self.shelf.starts[group]
+            yield self.shelf.rows(group, tokens=tokens), at
+
+
+@dataclass(frozen=True)
+class StoredSeries:
+    """Series ``which (B,)`` of a store, in that order. Labels ``(B,)`` are in memory; what else is
+    asked for is read.
+    """
+
+    shelf: Shelf
+    which: Index
+    labels: Array | None = None
+
+    @classmethod
+    def open(cls, place: str | os.PathLike[str] | Place) -> "StoredSeries":
+        """All series of the store at a path or URI."""
+        where = Place.of(place)
+        shelf = Shelf(where, Manifest.read(where))
+        return cls(shelf, np.arange(len(shelf)), shelf.labels())
+
+    def __len__(self) -> int:
+        """B."""
+        return len(self.which)
+
+    @property
+    def manifest(self) -> Manifest:
+        """What the store holds."""
+        return self.shelf.manifest
+
+    @property
+    def channels(self) -> tuple[str, ...]:
+        """Their names."""
+        return self.manifest.channels
+
+    @property
+    def n_channels(self) -> int:
+        """C."""
+        return len(self.channels)
+
+    @property
+    def n_points(self) -> int:
+        """Of all series of the store."""
+        return self.manifest.totals.points
+
+    @property
+    def tokenizer(self) -> Tokenizer | None:
+        """What made the tokens, where the store holds them."""
+        return self.manifest.tokenizer if "tokens" in self.manifest.holds else None
+
+    @property
+    def holds_series(self) -> bool:
+        """Whether the store has the points, and not their tokens alone."""
+        return "series" in self.manifest.holds
+
+    @property
+    def key(self) -> str:
+        """A hash of the data and of which series of it these are."""
+        numbers = hashlib.blake2b(np.ascontiguousarray(self.which).tobytes(), digest_size=16)
+        return f"{self.manifest.key}-{numbers.hexdigest()}"
+
+    def part(self, which: Any) -> "StoredSeries":
+        """Some of the series, by their numbers here; nothing is read."""
+        labels = None if self.labels is None else self.labels[which]
+        return StoredSeries(self.shelf, self.which[which], labels)
+
+    def sample(self, n: int) -> "StoredSeries":
+        """At most ``n`` of the series and about a million points, spread evenly over all."""
+        totals = self.manifest.totals
+        n = min(n, max(int(_SAMPLED_POINTS * totals.series / max(totals.points, 1)), 1))
+        if n >= len(self):
+            return self
+        return self.part(np.linspace(0, len(self) - 1, n).round().astype(np.int64))
+
+    def shuffled(self, rng: np.random.Generator) -> Index:
+        """The numbers 0 ... B-1 in a random order that needs few row groups at a time: row groups
+        at random, and the series of some of them shuffled together.
+        """
+        present, code = np.unique(self.shelf.group_of(self.which), return_inverse=True)
+        together = rng.permutation(len(present))[code] // MIXED
+        return np.asarray(np.lexsort((rng.random(len(self)), together)), dtype=np.int64)
+
+    def __getitem__(self, which: Any) -> SeriesBatch:
+        """Series by number, slice, list, array or mask, read into memory."""
+        if not self.holds_series:
+            raise InputError(
+                f"the store {self.shelf.place} holds tokens only; to have the series too, make it "
+                "with roughformer features --series"
+            )
+        wanted = _Wanted(self.shelf, np.atleast_1d(self.which[which]))
+        parts = [
+            rows.series[at] for rows, at in wanted.rows(tokens=False) if rows.series is not None
+        ]
+        if not parts:
+            return self._no_series()
+        batch = SeriesBatch.concatenate(parts)
+        return batch if wanted.as_is else batch[wanted.back]
+
+    def inputs(self, which: Any) -> dict[str, Array]:
+        """Stored tokens of series by number, slice, ...: ``tokens (B, L, F)``, ``times (B, L)``,
+        and where they apply ``mask (B, L)``, ``spectrum (B, C, J)`` and ``static (B, S)``.
+        """
+        tokenizer = self.tokenizer
+        if tokenizer is None:
+            raise InputError(f"the store {self.shelf.place} holds no tokens")
+        wanted = _Wanted(self.shelf, np.atleast_1d(self.which[which]))
+        found = list(wanted.rows(tokens=True))
+        inputs = _padded([(rows.tokens, at) for rows, at in found if rows.tokens is not None])
+        if tokenizer.config.static:
+            held = [rows.static[at] for rows, at in found if rows.static is not None]
+            known = _Covariates(np.concatenate(held), self.manifest.static_names)
+            inputs["static"] = tokenizer.static_encoder.encode(known)
+        if wanted.as_is:
+            return inputs
+        return {name: array[wanted.back] for name, array in inputs.items()}
+
+    def _no_series(self) -> SeriesBatch:
+        n_static = len(self.manifest.static_names)
+        return SeriesBatch(
+            np.zeros(0), np.zeros((0, self.n_channels)), [0],
+            channels=self.channels,
+            static=np.zeros((0, n_static)) if n_static else None,
+            static_names=self.manifest.static_names or None,
+            labels=None if self.labels is None else self.labels[:0],
+        )  # fmt: skip
+
+
+def _padded(parts: list[tuple[Tokens, Index]]) -> dict[str, Array]:
+    """Tokens of some series of each part as one array, padded with zeros and masked."""
+    counts = [held.windows[at] for held, at in parts]
+    windows = np.concatenate(counts) if counts else np.zeros(0, np.int64)
+    most = int(windows.max(initial=0))
+    size = parts[0][0].tokens.shape[1] if parts else 0
+    real = np.arange(most)[None, :] < windows[:, None]
+    inputs: dict[str, Array] = {
+        "tokens": np.zeros((len(windows), most, size), np.float32),
+        "times": np.zeros((len(windows), most), np.float32),
+    }
+    first = 0
+    for (held, at), count in zip(parts, counts, strict=True):
+        last = first + len(at)
+        row = _ranges(held.offsets[at], count)
+        inputs["tokens"][first:last][real[first:last]] = held.tokens[row]
+        inputs["times"][first:last][real[first:last]] = held.times[row]
+        first = last
+    if not real.all():
+        inputs["mask"] = real
+    if parts and parts[0][0].spectrum is not None:
+        inputs["spectrum"] = np.concatenate(
+            [held.spectrum[at] for held, at in parts if held.spectrum is not None]
+        )
+    return inputs
+
+
+def _ranges(starts: Index, counts: Index) -> Index:
+    """``starts[i], starts[i] + 1, ...``, ``counts[i]`` numbers for each i, one after the other."""
+    skipped = np.cumsum(counts) - counts
+    return np.asarray(np.arange(int(counts.sum())) + np.repeat(starts - skipped, counts))

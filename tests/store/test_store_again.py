@@ -1,0 +1,150 @@
+"""The second run: nothing to do, or what is missing, or all of it where something has changed."""
+
+import os
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from store_data import CONFIG, digests, expect, make, shuffled, table, write
+
+import roughformer as rf
+from roughformer.errors import CapacityError, InputError
+from roughformer.store.engines import run_units
+from roughformer.store.plan import Sizes
+
+
+@pytest.fixture(params=["sorted", "shuffled"])
+def data(request, tmp_path):
+    kind = {"sorted": lambda t: t, "shuffled": shuffled}[request.param]
+    return write(kind(table()), tmp_path / "data")
+
+
+def stamps(out):
+    return {file.name: file.stat().st_mtime_ns for file in out.iterdir()}
+
+
+def test_a_second_run_does_nothing(tmp_path, data):
+    first = make(data, tmp_path / "out")
+    before = stamps(tmp_path / "out")
+    again = make(data, tmp_path / "out")
+    assert (again.made, again.kept) == (0, first.made)
+    assert again.manifest == first.manifest
+    assert stamps(tmp_path / "out") == before
+
+
+def test_missing_shards_are_made_and_the_others_kept(tmp_path, data):
+    first = make(data, tmp_path / "out")
+    whole, before = digests(tmp_path / "out"), stamps(tmp_path / "out")
+    (tmp_path / "out" / "manifest.json").unlink()
+    (tmp_path / "out" / "shard-00001.parquet").unlink()
+    damaged = tmp_path / "out" / "shard-00002.parquet"
+    damaged.write_bytes(damaged.read_bytes()[:-20])
+    (tmp_path / "out" / "shard-00003.parquet.0f.part").write_bytes(b"half")
+    again = make(data, tmp_path / "out")
+    assert (again.made, again.kept) == (2, first.made - 2)
+    assert again.manifest == first.manifest
+    assert digests(tmp_path / "out") == whole
+    after = stamps(tmp_path / "out")
+    changed = {name for name in after if after[name] != before.get(name)}
+    assert changed == {"shard-00001.parquet", "shard-00002.parquet", "manifest.json"}
+
+
+def test_another_depth_makes_all_of_it_again(tmp_path, data):
+    first = make(data, tmp_path / "out")
+    deeper = rf.TokenConfig(windows=5, depth=3)
+    again = make(data, tmp_path / "out", config=deeper)
+    assert again.kept == 0
+    assert again.manifest.key != first.manifest.key
+    whole = rf.SeriesBatch.from_table(table(), series_id="id", time="time", channels=("x", "y"))
+    assert expect(tmp_path / "out", whole).tokenizer.config.depth == 3
+    # Fewer shards than before: none of the old ones stays.
+    one = make(data, tmp_path / "out", config=CONFIG, sizes=Sizes())
+    assert [s.file for s in one.manifest.shards] == ["shard-00000.parquet"]
+    assert len(digests(tmp_path / "out")) == 1
+
+
+def test_changed_data_make_all_of_it_again(tmp_path, data):
+    first = make(data, tmp_path / "out")
+    file = data / "part-0.parquet"
+    pq.write_table(pq.read_table(file), file, row_group_size=150)
+    os.utime(file, ns=(1, 1))  # the same bytes at another time count as changed
+    again = make(data, tmp_path / "out")
+    assert again.kept == 0
+    assert again.manifest.key != first.manifest.key
+    assert make(data, tmp_path / "out").made == 0
+    pq.write_table(table(3, seed=9).slice(0, 0), data / "part-9.parquet")  # a file without rows
+    assert make(data, tmp_path / "out").kept == 0
+
+
+def test_force_makes_all_of_it_again(tmp_path, data):
+    make(data, tmp_path / "out")
+    again = make(data, tmp_path / "out", afresh=True)
+    assert again.kept == 0
+
+
+def test_two_processes_write_the_same_bytes_as_one(tmp_path):
+    data = write(shuffled(table()), tmp_path / "data")
+    one = make(data, tmp_path / "one")
+    two = make(data, tmp_path / "two", workers=2)
+    assert digests(tmp_path / "one") == digests(tmp_path / "two")
+    assert one.manifest == two.manifest
+    assert one.made == two.made > 3
+
+
+def _text(unit):
+    """A worker has not imported torch."""
+    import sys
+
+    import roughformer.store.work
+
+    assert roughformer.store.work.ShardWork
+    assert "torch" not in sys.modules
+    return str(unit)
+
+
+def test_results_come_in_the_order_of_units_from_workers_without_torch():
+    told = []
+    units = [3, 1, 2]
+    assert run_units(units, _text, workers=2, progress=told.append) == ["3", "1", "2"]
+    assert sorted(told) == ["1", "2", "3"]
+    assert run_units(units, str, workers=1) == ["3", "1", "2"]
+    assert run_units([], str, workers=2) == []
+
+
+def _fail(unit):
+    if unit == 2:
+        raise InputError("unit 2 is wrong")
+    os.kill(os.getpid(), 9)
+
+
+def test_the_error_of_a_worker_is_the_error_of_all():
+    with pytest.raises(InputError, match="unit 2 is wrong"):
+        run_units([2], _fail, workers=2)
+    with pytest.raises(CapacityError, match="a worker process was killed"):
+        run_units(range(2), _fail, workers=2)
+
+
+def test_progress_counts_rows(tmp_path, data):
+    told = []
+    make(data, tmp_path / "out", progress=lambda *step: told.append(step))
+    rows = len(table())
+    for stage in {step[0] for step in told}:
+        done = [step[1] for step in told if step[0] == stage]
+        assert done == sorted(done)
+        assert (done[0], done[-1]) == (0, rows)
+        assert {step[2] for step in told if step[0] == stage} == {rows}
+
+
+def test_too_little_memory_is_said(tmp_path, data):
+    with pytest.raises(CapacityError, match=r"more than a (worker|quarter).*--memory"):
+        make(data, tmp_path / "out", memory=1000)
+
+
+def test_a_table_of_texts_keeps_them(tmp_path):
+    data = table(5, texts=True)
+    codes = data.set_column(0, "id", data.column("id").combine_chunks().dictionary_encode())
+    write(pa.table(codes), tmp_path / "data")
+    make(tmp_path / "data", tmp_path / "out")
+    assert pq.read_schema(tmp_path / "out" / "shard-00000.parquet").field("series_id").type == (
+        pa.string()
+    )

@@ -1,0 +1,183 @@
+"""A store holds each series once, whole, with the tokens that its tokenizer makes of it."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from store_data import COLUMNS, by_time, expect, make, rows_of, shuffled, table, times_mixed, write
+
+import roughformer as rf
+from roughformer.store import TableColumns
+
+ORDERS = {"sorted": lambda t: t, "times": times_mixed, "by time": by_time, "shuffled": shuffled}
+
+
+def batch_of(data, **roles):
+    return rf.SeriesBatch.from_table(
+        data, series_id="id", time="time", channels=("x", "y"), **roles
+    )
+
+
+@pytest.mark.parametrize("texts", [False, True])
+@pytest.mark.parametrize("order", ORDERS)
+def test_any_order_of_rows_gives_the_same_series(tmp_path, order, texts):
+    data = table(texts=texts, gaps=True)
+    write(ORDERS[order](data), tmp_path / "data")
+    built = make(tmp_path / "data", tmp_path / "out", series=True)
+    assert built.scattered == (order in ("by time", "shuffled"))
+    manifest = expect(tmp_path / "out", batch_of(data))
+    assert len(manifest.shards) > 3
+    assert built.made == len(manifest.shards)
+    assert [s.file for s in manifest.shards] == sorted(
+        f.name for f in (tmp_path / "out").glob("shard-*")
+    )
+    assert not (tmp_path / "out" / "scattered").exists()
+    assert not (tmp_path / "out" / "building.json").exists()
+
+
+def test_ids_mixed_within_row_groups_alone_need_no_scattering(tmp_path):
+    data = table(30)
+    ids = data.column("id").to_numpy()
+    half = int(np.flatnonzero(ids >= 45)[0])
+    parts = [shuffled(data.slice(0, half)), shuffled(data.slice(half))]
+    (tmp_path / "data").mkdir()
+    for k, part in enumerate(parts):
+        pq.write_table(part, tmp_path / "data" / f"{k}.parquet")
+    built = make(tmp_path / "data", tmp_path / "out", series=True)
+    assert not built.scattered
+    expect(tmp_path / "out", batch_of(data))
+
+
+@pytest.mark.parametrize("group", [1, 7, 10_000])
+def test_a_series_may_be_spread_over_many_row_groups(tmp_path, group):
+    data = table(6, most=60)
+    write(data, tmp_path / "data", files=2, group=group)
+    make(tmp_path / "data", tmp_path / "out", series=True)
+    expect(tmp_path / "out", batch_of(data))
+
+
+def test_one_long_series_is_one_shard(tmp_path):
+    data = table(1, seed=3, most=900)
+    write(data, tmp_path / "data", files=5, group=20)
+    make(tmp_path / "data", tmp_path / "out")
+    assert expect(tmp_path / "out", batch_of(data)).totals.series == 1
+    assert len(list((tmp_path / "out").glob("shard-*"))) == 1
+
+
+def test_files_may_come_in_any_order(tmp_path):
+    data = table()
+    write(data, tmp_path / "data", files=4)
+    for k in range(4):
+        (tmp_path / "data" / f"part-{k}.parquet").rename(tmp_path / "data" / f"{'dbca'[k]}.parquet")
+    assert not make(tmp_path / "data", tmp_path / "out", series=True).scattered
+    expect(tmp_path / "out", batch_of(data))
+
+
+@pytest.mark.parametrize("order", ["sorted", "shuffled"])
+def test_windows_by_duration_are_ragged(tmp_path, order):
+    data = table()
+    write(ORDERS[order](data), tmp_path / "data")
+    config = rf.TokenConfig(windows={"duration": 7.5}, clock=2, counts=True)
+    make(tmp_path / "data", tmp_path / "out", config=config)
+    manifest = expect(tmp_path / "out", batch_of(data))
+    assert manifest.holds == ("tokens",)
+
+
+@pytest.mark.parametrize("order", ["sorted", "shuffled"])
+def test_labels_and_covariates_come_along(tmp_path, order):
+    data = table()
+    write(ORDERS[order](data), tmp_path / "data")
+    columns = TableColumns("id", "time", ("x", "y"), static=("age",), label="kind")
+    config = rf.TokenConfig(windows=4, static=("age",))
+    make(tmp_path / "data", tmp_path / "out", columns, config, series=True)
+    whole = batch_of(data, static=("age",), label="kind")
+    manifest = expect(tmp_path / "out", whole)
+    assert manifest.static_names == ("age",)
+    assert manifest.labelled
+    _, found = rows_of(tmp_path / "out")
+    for b, key in enumerate(whole.ids.tolist()):
+        assert found[key][0].static.tolist() == whole.static[b : b + 1].tolist()
+
+
+@pytest.mark.parametrize("order", ["sorted", "shuffled"])
+def test_labels_of_a_table_choose_the_series(tmp_path, order):
+    data = table(20)
+    write(ORDERS[order](data), tmp_path / "data")
+    labels = {str(i): float(i) for i in (0, 6, 57, 1000)}
+    built = make(tmp_path / "data", tmp_path / "out", labels=labels)
+    whole = batch_of(data)
+    chosen = whole[np.isin(whole.ids, [0, 6, 57])]
+    expect(tmp_path / "out", chosen.with_labels(chosen.ids.astype(float)))
+    assert built.left_out == 17
+
+
+@pytest.mark.parametrize("order", ["sorted", "by time"])
+def test_a_long_table_is_the_wide_one(tmp_path, order):
+    data = table(12, gaps=False)
+    x, y = data.column("x"), data.column("y")
+    ids, times = data.column("id"), data.column("time")
+    kind = pa.chunked_array([pa.array(["x"] * len(data) + ["y"] * len(data))])
+    long = pa.table({
+        "id": pa.chunked_array(ids.chunks * 2), "time": pa.chunked_array(times.chunks * 2),
+        "what": kind, "v": pa.chunked_array([*x.chunks, *y.chunks]),
+    })  # fmt: skip
+    # A series that never observes y: some unit may have no row of it at all.
+    first = pa.compute.and_(pa.compute.equal(long["id"], 0), pa.compute.equal(long["what"], "y"))
+    long = long.filter(pa.compute.invert(first))
+    long = long.sort_by([("id", "ascending"), ("time", "ascending")])
+    write(ORDERS[order](long), tmp_path / "data")
+    columns = TableColumns("id", "time", ("x", "y"), channel="what", value="v")
+    built = make(tmp_path / "data", tmp_path / "out", columns, series=True)
+    y = pa.compute.if_else(pa.compute.equal(data["id"], 0), pa.scalar(None, pa.float32()), y)
+    expect(tmp_path / "out", batch_of(data.set_column(3, "y", y)))
+    assert built.unobserved == {"y": 1}
+
+
+@pytest.mark.parametrize("order", ["sorted", "by time"])
+def test_dates_count_from_one_origin_in_all_shards(tmp_path, order):
+    data = table(dates=True)
+    write(ORDERS[order](data), tmp_path / "data")
+    make(tmp_path / "data", tmp_path / "out", series=True)
+    whole = batch_of(data)
+    manifest, found = rows_of(tmp_path / "out")
+    for b, key in enumerate(whole.ids.tolist()):
+        ours = found[key][0]
+        assert ours.time_origin == manifest.origin
+        moved = ours.times + (ours.time_origin - whole.time_origin) / np.timedelta64(1, "s")
+        assert np.allclose(moved, whole[b].times, rtol=0, atol=1e-6)
+
+
+def test_dropped_points_are_chosen_by_id(tmp_path):
+    data = table(30)
+    kinds = {}
+    for order in ("sorted", "shuffled"):
+        write(ORDERS[order](data), tmp_path / order)
+        make(tmp_path / order, tmp_path / f"out {order}", drop=0.5, seed=3)
+        kinds[order] = {k: v[1] for k, v in rows_of(tmp_path / f"out {order}")[1].items()}
+    time_units = {
+        rows_of(tmp_path / f"out {o}")[0].tokenizer.time_unit for o in ORDERS if o in kinds
+    }
+    assert len(time_units) == 1  # the sample is all of this little data
+    for key, tokens in kinds["sorted"].items():
+        assert np.allclose(tokens, kinds["shuffled"][key], rtol=1e-5, atol=1e-5)
+
+
+def test_a_store_of_series_alone_has_no_tokens(tmp_path):
+    data = table()
+    write(data, tmp_path / "data")
+    make(tmp_path / "data", tmp_path / "out", config=None, series=True)
+    manifest = expect(tmp_path / "out", batch_of(data))
+    assert manifest.holds == ("series",)
+    assert manifest.tokenizer is None
+
+
+@pytest.mark.filterwarnings("error")
+def test_row_groups_are_small(tmp_path):
+    data = table(300, most=4)
+    write(data, tmp_path / "data", files=1, group=100_000)
+    make(tmp_path / "data", tmp_path / "out", sizes=None)
+    file = pq.ParquetFile(tmp_path / "out" / "shard-00000.parquet")
+    groups = [file.metadata.row_group(k).num_rows for k in range(file.num_row_groups)]
+    assert max(groups) == 64
+    assert sum(groups) == 300
+    assert COLUMNS.needed == ("id", "time", "x", "y")

@@ -1,0 +1,187 @@
+"""A store read series by series is what was written."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+import roughformer as rf
+from roughformer.series import SeriesBatch
+from roughformer.store.manifest import Manifest, Totals, shard_name
+from roughformer.store.places import Place
+from roughformer.store.shards import Rows, Tokens, schema_of, write_shard
+from roughformer.store.shelf import MIXED
+from roughformer.store.stored import StoredSeries
+
+
+def made_up(n, *, ragged=True, static=True, seed=0):
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(2, 30, n) if ragged else np.full(n, 12)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    times = np.concatenate([np.cumsum(rng.uniform(0.1, 1, k)) for k in lengths])
+    values = rng.normal(size=(offsets[-1], 2)).astype(np.float32)
+    values[rng.random(values.shape) < 0.1] = np.nan
+    return SeriesBatch(
+        times, values, offsets, channels=("a", "b"), ids=np.array([f"s{i}" for i in range(n)]),
+        static=rng.normal(size=(n, 1)) if static else None,
+        static_names=("age",) if static else None, labels=rng.integers(0, 3, n),
+    )  # fmt: skip
+
+
+def written(directory, batch, tokenizer, *, holds=("series", "tokens"), shards=3, block=7):
+    """A store with row groups of ``block`` series."""
+    place = Place.of(directory)
+    place.make_directory()
+    infos = []
+    for k, numbers in enumerate(np.array_split(np.arange(len(batch)), shards)):
+        blocks = []
+        for i in range(0, max(len(numbers), 1), block):
+            part = batch[numbers[i : i + block]]
+            inputs = tokenizer.arrays(part)
+            windows = tokenizer.config.rule.place(part).n_windows
+            real = np.arange(inputs["tokens"].shape[1])[None, :] < windows[:, None]
+            tokens = Tokens(
+                inputs["tokens"][real], inputs["times"][real],
+                np.concatenate([[0], np.cumsum(windows)]), inputs.get("spectrum"),
+            )  # fmt: skip
+            blocks.append(
+                Rows(
+                    part.ids, part.n_points, part.labels, part.static,
+                    part if "series" in holds else None, tokens if "tokens" in holds else None,
+                )
+            )  # fmt: skip
+        infos.append(write_shard(place / shard_name(k), "key", k, blocks, schema_of(blocks[0])))
+    manifest = Manifest(
+        key="key", holds=holds, channels=batch.channels, static_names=batch.static_names,
+        labelled=True, tokenizer=tokenizer if "tokens" in holds else None,
+        totals=Totals(series=len(batch), points=batch.n_points, windows=0),
+        shards=tuple(infos), roughformer=rf.__version__,
+    )  # fmt: skip
+    manifest.write(place)
+    return StoredSeries.open(directory)
+
+
+@pytest.fixture(scope="module")
+def batch():
+    return made_up(100)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(batch):
+    config = rf.TokenConfig(
+        windows={"duration": 2.0}, depth=2, static=("age",),
+        spectrum=rf.SpectrumConfig(count=8),
+    )  # fmt: skip
+    return rf.Tokenizer.fit(config, batch)
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory, batch, tokenizer):
+    return written(tmp_path_factory.mktemp("store"), batch, tokenizer)
+
+
+WAYS = [
+    [5], [99, 0, 50], slice(10, 30), np.arange(100)[::-1], np.arange(100) % 2 == 0, [3, 3, 3], 7,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("which", [*WAYS, slice(0)], ids=str)
+def test_series_are_those_written(stored, batch, which):
+    found, expected = stored[which], batch[which]
+    assert len(found) == len(expected)
+    np.testing.assert_array_equal(found.times, expected.times)
+    np.testing.assert_array_equal(found.values, expected.values)
+    np.testing.assert_array_equal(found.offsets, expected.offsets)
+    np.testing.assert_array_equal(found.labels, expected.labels)
+    if len(found):
+        assert found.ids.tolist() == expected.ids.tolist()
+        np.testing.assert_array_equal(found.static, expected.static)
+
+
+@pytest.mark.parametrize("which", WAYS, ids=str)
+def test_tokens_are_those_of_the_tokenizer(stored, batch, tokenizer, which):
+    found, expected = stored.inputs(which), tokenizer.arrays(batch[which])
+    real = expected.pop("mask", np.ones(expected["times"].shape, bool))
+    assert found.pop("mask", np.ones(found["times"].shape, bool)).tolist() == real.tolist()
+    assert set(found) == set(expected)
+    for name in ("static", "spectrum"):
+        np.testing.assert_array_equal(found[name], expected[name])
+    for name in ("tokens", "times"):
+        np.testing.assert_array_equal(found[name][real], expected[name][real])
+        assert (found[name][~real] == 0).all()
+
+
+def test_parts_know_their_numbers(stored, batch):
+    part = stored.part(np.arange(100) % 3 == 1).part([4, 2])
+    assert part.labels.tolist() == batch.labels[[13, 7]].tolist()
+    np.testing.assert_array_equal(part[:].values, batch[[13, 7]].values)
+    assert part.key != stored.key
+    assert part.key == stored.part([13, 7]).key
+
+
+def test_a_sample_is_spread_over_all(stored):
+    assert stored.sample(3).which.tolist() == [0, 50, 99]
+    assert stored.sample(100) is stored
+
+
+def test_the_order_is_random_but_needs_few_row_groups_at_a_time(tmp_path, batch, tokenizer):
+    stored = written(tmp_path, batch, tokenizer, block=1)  # a hundred row groups
+    order = stored.shuffled(np.random.default_rng(0))
+    assert sorted(order.tolist()) == list(range(100))
+    assert order.tolist() == stored.shuffled(np.random.default_rng(0)).tolist()
+    assert order.tolist() != stored.shuffled(np.random.default_rng(1)).tolist()
+    # Neighbours in the order come from everywhere, not from one place of the store.
+    assert np.abs(np.diff(order)).mean() > 15
+    whole = written(tmp_path / "x", batch, tokenizer, shards=1, block=2)
+    order = whole.shuffled(np.random.default_rng(0))
+    groups = whole.shelf.group_of(order)
+    for first in range(0, 100, 2 * MIXED):
+        assert len(set(groups[first : first + 2 * MIXED].tolist())) <= MIXED
+
+
+def test_what_is_in_memory_is_bounded(tmp_path, batch, tokenizer):
+    stored = written(tmp_path, batch, tokenizer, block=1)
+    stored[:]
+    stored.inputs(slice(None))
+    assert len(stored.shelf._held) == 2 * MIXED + 2
+
+
+def test_another_process_reads_for_itself(stored, batch):
+    stored[:10]
+    copy = pickle.loads(pickle.dumps(stored))
+    assert len(copy.shelf._held) == 0
+    np.testing.assert_array_equal(copy[3:6].values, batch[3:6].values)
+
+
+def test_a_store_of_tokens_has_no_series_and_says_so(tmp_path, batch, tokenizer):
+    stored = written(tmp_path, batch, tokenizer, holds=("tokens",))
+    assert stored.inputs([1])["tokens"].shape[0] == 1
+    with pytest.raises(rf.InputError, match="holds tokens only; to have the series too, make it"):
+        stored[0]
+
+
+def test_a_store_of_series_has_no_tokens_and_says_so(tmp_path, batch, tokenizer):
+    stored = written(tmp_path, batch, tokenizer, holds=("series",))
+    np.testing.assert_array_equal(stored[:].values, batch.values)
+    with pytest.raises(rf.InputError, match="holds no tokens"):
+        stored.inputs([1])
+
+
+@pytest.mark.parametrize("n", [0, 1])
+def test_few_series(tmp_path, batch, tokenizer, n):
+    stored = written(tmp_path, batch[:n], tokenizer, shards=1)
+    assert len(stored) == n
+    assert len(stored[:]) == n
+    assert stored.shuffled(np.random.default_rng(0)).tolist() == list(range(n))
+
+
+def test_a_damaged_or_missing_shard_is_named(tmp_path, batch, tokenizer):
+    written(tmp_path, batch, tokenizer)
+    (tmp_path / shard_name(1)).write_bytes(b"PAR1 no")
+    with pytest.raises(rf.InputError, match=r"shard-00001\.parquet is missing or damaged"):
+        StoredSeries.open(tmp_path)
+    (tmp_path / shard_name(1)).unlink()
+    with pytest.raises(rf.InputError, match=r"shard-00001\.parquet is missing or damaged"):
+        StoredSeries.open(tmp_path)
+    with pytest.raises(rf.InputError, match=r"is no complete feature store"):
+        StoredSeries.open(tmp_path / "nothing")
