@@ -7,7 +7,7 @@ NATIVE := $(wildcard src/roughformer/signatures/native/*.cpp src/roughformer/sig
 	src/roughformer/words.py
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types contract unit bench docs clean
+.PHONY: help run test lint types contract unit slow bench docs clean
 
 help:  ## what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 20
@@ -43,6 +43,13 @@ contract: $(VENV)/.native  ## imports go one way
 
 unit: $(VENV)/.native  ## the test suite
 	$(BIN)/pytest
+
+$(VENV)/.slow: $(VENV)/.native
+	$(BIN)/python -m pip install --quiet -e '.[slow]'
+	@touch $@
+
+slow: $(VENV)/.slow  ## the tests that take long: killed nodes of a Ray cluster, killed workers
+	$(BIN)/pytest -m slow
 
 $(VENV)/.bench: $(VENV)/.native
 	$(BIN)/python -m pip install --quiet -e '.[bench]' setuptools

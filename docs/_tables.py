@@ -91,6 +91,7 @@ PARAMETERS: dict[str, dict[str, str]] = {
         "compile": "`torch.compile` the model.",
         "device": "`auto`, `cpu`, `cuda` or `mps`.",
         "n_jobs": "Threads of torch; None: as torch is set, -1: all.",
+        "readers": "Processes that read a feature store; 0: a thread does.",
         "random_state": "The same whole number gives the same model.",
         "run_dir": "Directory for the log, the state to resume from and the model.",
         "resume": "Go on where a killed run in `run_dir` stopped.",

@@ -57,7 +57,7 @@ def test_version():
 def test_info_names_the_engine_and_the_packages():
     facts = json.loads(succeeds("info", "--json").out)
     assert facts["engine"]["engine"] in ("native", "torch")
-    for name in ("torch", "scikit-learn", "safetensors", "accelerate"):
+    for name in ("torch", "scikit-learn", "safetensors"):
         assert facts["packages"][name] != "not installed"
     assert "safetensors" in succeeds("info").out
 

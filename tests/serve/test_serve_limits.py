@@ -13,7 +13,7 @@ from roughformer.serve.limits import Limits
 from roughformer.serve.streams import StreamOptions
 
 GOOD = {"times": [0.0, 1.0], "values": [[1, 2], [None, 3]]}
-HEAD = b"POST /v1/predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+HEAD = b"POST /v1/predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 
 
 def test_a_body_that_says_it_is_too_large_is_not_read(server):

@@ -99,7 +99,7 @@ def test_killed_restarted_stopped(model, directory):
     # A request that has begun is finished, new ones are refused, and the end is a good one.
     body = json.dumps(GOOD).encode()
     head = (
-        f"POST /v1/predict HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n"
+        f"POST /v1/predict HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n"
         f"Content-Length: {len(body)}\r\n\r\n"
     ).encode()
     with sockets.create_connection(("127.0.0.1", process.port), timeout=20) as begun:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from roughformer.cli._columns import Columns, column_names, resolve, values_by_series
+from roughformer.cli._stored_data import stored_at, stored_target
 from roughformer.errors import InputError
 from roughformer.io import read_edf, read_table, read_ts, read_wfdb
 from roughformer.series import SeriesBatch
@@ -23,11 +24,12 @@ Array = npt.NDArray[Any]
 @dataclass(frozen=True)
 class Data:
     """What a file holds: B series, and for each its target ``(B,)`` or ``(B, m)`` and its group.
+    A store that was asked for lazily is a ``StoredSeries``, not a batch.
 
     ``columns``: what the columns of a table meant, all found out; ``notes``: for the user.
     """
 
-    batch: SeriesBatch
+    batch: Any
     target: Array | None
     groups: Array | None
     columns: Columns
@@ -41,20 +43,28 @@ def read_data(
     target: str | None = None,
     group: str | None = None,
     labels: Path | None = None,
+    lazily: bool = False,
 ) -> Data:
     """Read ``path``. ``target``: a column (several: ``a,b``), ``"label"`` for the labels of a file
     that has them, or a static covariate; None: none is wanted. ``labels``: a table with one row
-    for each series that has the target, and the group if it is there.
+    for each series that has the target, and the group if it is there. ``lazily``: leave the series
+    of a store where they are.
     """
+    names = tuple(name.strip() for name in target.split(",")) if target else ()
+    stored = stored_at(path)
+    if stored is not None:
+        if group is not None or labels is not None:
+            raise InputError("--group and --labels are for tables; a store has its labels with it")
+        found = stored_target(stored, names, path) if names else None
+        return Data(stored if lazily else stored[:], found, None, columns)
     if not path.exists():
         raise InputError(f"there is no file {str(path)!r}; check the path")
-    names = tuple(name.strip() for name in target.split(",")) if target else ()
     twice = [name for i, name in enumerate(names) if name in names[:i]]
     if twice:
         raise InputError(f"--target names {twice[0]!r} twice; name each target once")
     batch, columns = _read(path, columns, () if labels is not None else names, group)
     groups = None if group is None else _groups(path, columns, group, labels, batch)
-    found: Array | None = None
+    found = None
     notes: tuple[str, ...] = ()
     if names and labels is not None:
         found, known = _from_labels(labels, columns, names, batch)

@@ -1,12 +1,14 @@
 """The directory of a run: what is in it, when it may be written, how its model is found.
 
 config.toml, log.jsonl, state/ (to resume), model/ (the checkpoint), plots/, report.html, and last
-of all metrics.json: a run that has it is finished.
+of all metrics.json: a run that has it is finished. A run that torchrun started also has launch.txt.
 """
 
 import json
 import math
+import os
 import shutil
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -17,11 +19,18 @@ from roughformer.checkpoint import load_checkpoint
 from roughformer.errors import CheckpointError, InputError
 from roughformer.estimators import RFormerClassifier, RFormerRegressor
 
-__all__ = ["load_model", "model_directory", "prepare_run", "started_run", "write_json"]
+__all__ = [
+    "is_restart",
+    "load_model",
+    "model_directory",
+    "prepare_run",
+    "started_run",
+    "write_json",
+]
 
 _PARTS = (
     "metrics.json", "report.html", "model", "state", "log.jsonl", "log.tmp", "plots", "config.toml",
-    "tensorboard",
+    "tensorboard", "launch.txt",
 )  # fmt: skip
 _MEMBER = "member-"  # a directory for each of several models that answer as one
 Estimator = RFormerClassifier | RFormerRegressor
@@ -53,6 +62,21 @@ def prepare_run(out: Path, *, resume: bool, force: bool) -> None:
     out.mkdir(parents=True, exist_ok=True)
 
 
+def _launch() -> str | None:
+    """What tells one start of torchrun from another; its processes started anew have the same."""
+    name = os.environ.get("TORCHELASTIC_RUN_ID")
+    return None if name is None else f"{name} on {socket.gethostname()}, process {os.getppid()}"
+
+
+def is_restart(out: Path) -> bool:
+    """Whether the launcher of this process began the run before: it starts processes again, with
+    the same command, when one was lost.
+    """
+    with suppress(OSError):
+        return (out / "launch.txt").read_text() == _launch()
+    return False
+
+
 @contextmanager
 def started_run(out: Path, *, resume: bool, force: bool) -> Iterator[None]:
     """``prepare_run``. A run that is refused before its first state is saved leaves no traces, so
@@ -61,6 +85,9 @@ def started_run(out: Path, *, resume: bool, force: bool) -> Iterator[None]:
     made = [path for path in (out, *out.parents) if not path.exists()]
     prepare_run(out, resume=resume, force=force)
     before = {path.name for path in out.iterdir()}
+    launch = _launch()
+    if launch is not None:
+        write_file(out / "launch.txt", launch.encode())
     try:
         yield
     except Exception:

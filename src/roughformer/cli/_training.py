@@ -1,6 +1,7 @@
 """A whole training run: read, fit, score, draw, report."""
 
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from roughformer.atomic import write_file
 from roughformer.cli._columns import Columns
 from roughformer.cli._data import Data, read_data
 from roughformer.cli._options import say, words_of
-from roughformer.cli._runs import started_run, write_json
+from roughformer.cli._runs import is_restart, started_run, write_json
 from roughformer.cli._scores import figures_of, predictions, scores_of
 from roughformer.cli._settings import (
     choose_task,
@@ -24,7 +25,9 @@ from roughformer.cli._settings import (
 from roughformer.errors import InputError
 from roughformer.predictor import Predictor
 from roughformer.report import write_report
+from roughformer.store.stored import StoredSeries
 from roughformer.train.metrics import better
+from roughformer.train.team import current_team
 
 __all__ = ["TrainingRequest", "run_training"]
 
@@ -58,8 +61,15 @@ class TrainingRequest:
 
 
 def run_training(request: TrainingRequest) -> dict[str, Any]:
-    """Train as asked and return what ``metrics.json`` holds."""
+    """Train as asked and return what ``metrics.json`` holds.
+
+    Of several processes that a launcher started, the first one writes and prints; the others
+    return nothing.
+    """
     started = time.perf_counter()
+    team = current_team()
+    resume = team.once(lambda: request.resume or is_restart(request.out))
+    request = replace(request, resume=resume, quiet=request.quiet or not team.first)
     given = {} if request.config is None else read_config(request.config)
     chosen = _with_config(request, given.pop("data", {}))
     static = request.flags.get("static", given.get("static", ()))
@@ -94,23 +104,32 @@ def run_training(request: TrainingRequest) -> dict[str, Any]:
         tensorboard=request.tensorboard,
         verbose=0 if request.quiet else 1,
     )
-    with started_run(request.out, resume=request.resume, force=request.force):
-        _keep_config(request, text)
+    with ExitStack() as stack:
+        team.once(lambda: _begin(request, text, stack))
         estimator.fit(
             data.batch,
             data.target,
             groups=data.groups,
             validation_data=None if held is None else (held.batch, held.target),
         )
+    if not team.first:
+        return {}
     estimator.predictor_.facts["data"] = about
     estimator.save(request.out / "model")
     index = estimator.validation_index_
     # Of several members each has its own validation part, and the others were trained on it.
-    if held is None and len(index) and len(estimator.member_histories_) == 1:
+    readable = not isinstance(data.batch, StoredSeries) or data.batch.holds_series
+    if held is None and readable and len(index) and len(estimator.member_histories_) == 1:
         held = replace(data, batch=data.batch[index], target=data.target[index])
     scored = (("validation", held), ("test", test))
     parts = {name: part for name, part in scored if part and _some_known(part.target)}
     return _close(request, estimator, settings, parts, data, time.perf_counter() - started)
+
+
+def _begin(request: TrainingRequest, text: str, until: ExitStack) -> None:
+    """Make the directory of the run, or say why it must not be written."""
+    until.enter_context(started_run(request.out, resume=request.resume, force=request.force))
+    _keep_config(request, text)
 
 
 def _some_known(target: Array | None) -> bool:
@@ -146,8 +165,8 @@ def _read(
 ) -> Data:
     if static:
         columns = replace(columns, static=static)
-    data = read_data(path, columns, target=target, group=group, labels=request.labels)
-    for note in data.notes:
+    data = read_data(path, columns, target=target, group=group, labels=request.labels, lazily=True)
+    for note in data.notes if current_team().first else ():
         say(f"note: {note}")
     if len(data.batch) == 0:
         raise InputError(f"{path} holds no series")
@@ -210,6 +229,9 @@ def _close(
             f"{len(members)} models answer as one. Validation is the mean of what each reached on "
             "the part it was not trained on; the history is that of the first."
         )
+    elif "validation" not in scores and "valid_scores" in _best(history):
+        # A store of tokens has no series to draw and predict again.
+        scores = {"validation": _best(history)["valid_scores"]} | scores
     best = _best(history)["epoch"]
     facts = {
         "task": predictor.facts["task"],

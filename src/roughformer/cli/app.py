@@ -10,12 +10,14 @@ from roughformer.cli._errors import Interrupted, describe
 from roughformer.cli.demo import demo
 from roughformer.cli.evaluate import evaluate
 from roughformer.cli.explain import explain
+from roughformer.cli.export import export
 from roughformer.cli.features import features
 from roughformer.cli.info import info
 from roughformer.cli.predict import predict
 from roughformer.cli.reproduce import reproduce
 from roughformer.cli.serve import serve
 from roughformer.cli.train import train
+from roughformer.cli.tune import tune
 
 __all__ = ["app", "main"]
 
@@ -31,7 +33,9 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (train, predict, evaluate, explain, features, serve, demo, reproduce, info):
+for command in (
+    train, tune, predict, evaluate, explain, export, features, serve, demo, reproduce, info
+):  # fmt: skip
     app.command(epilog=_EXIT_CODES)(command)
 
 

@@ -10,8 +10,9 @@ import typer
 __all__ = ["collect", "info"]
 
 _PACKAGES = (
-    "numpy", "torch", "safetensors", "accelerate", "scikit-learn", "pyarrow", "pandas", "polars",
-    "wfdb", "pyedflib", "matplotlib", "tensorboard", "aeon",
+    "numpy", "torch", "safetensors", "scikit-learn", "pyarrow", "pandas", "polars",
+    "wfdb", "pyedflib", "matplotlib", "tensorboard", "aeon", "optuna", "onnxruntime", "fastapi",
+    "ray",
 )  # fmt: skip
 
 

@@ -98,6 +98,9 @@ def train(
     ] = None,
     device: Annotated[str | None, _option("auto, cpu, cuda or mps.", _RUN)] = None,
     threads: options.Threads = None,
+    readers: Annotated[
+        int | None, _option("Processes that read a store (default: a thread).", _RUN, min=0)
+    ] = None,
     assignments: Annotated[
         list[str] | None,
         _option("Any parameter of the estimator: name=value; may be repeated.", _TRAINING, "--set"),
@@ -110,16 +113,29 @@ def train(
     no_plots: Annotated[
         bool, _option("A report without pictures, made faster.", _RUN, "--no-plots")
     ] = False,
+    engine: Annotated[
+        str, _option("local: this process (or torchrun's); ray: workers of a cluster.", _RUN)
+    ] = "local",
+    workers: Annotated[int, _option("Workers of --engine ray.", _RUN, min=1)] = 1,
+    address: Annotated[
+        str | None, _option("Of the Ray cluster (default: one that Ray starts here).", _RUN)
+    ] = None,
     quiet: Annotated[bool, _option("Print nothing but errors.", _RUN, "--quiet", "-q")] = False,
 ) -> None:
     """Learn from labelled series; writes a run with model, metrics, plots and report.html.
 
-    Continue a killed run with the same command and --resume.
+    Continue a killed run with the same command and --resume. Several processes, on one machine or
+    more: torchrun --nproc-per-node=2 -m roughformer train ...
     """
     from roughformer.cli._errors import Interrupted
+    from roughformer.cli._processes import one_voice
     from roughformer.cli._settings import parse_assignments
     from roughformer.cli._training import TrainingRequest, run_training
 
+    if engine not in ("local", "ray"):
+        raise typer.BadParameter(f"local or ray, not {engine!r}", param_hint="--engine")
+    if engine == "local" and (workers > 1 or address is not None):
+        raise typer.BadParameter("they are for --engine ray", param_hint="--workers, --address")
     flags: dict[str, Any] = {
         "windows": options.windows_of(windows, window_duration, window_points),
         "depth": depth,
@@ -140,6 +156,7 @@ def train(
         "random_state": seed,
         "device": device,
         "n_jobs": threads,
+        "readers": readers,
         "static": options.words_of(static) or None,
     }
     flags = {name: v for name, v in flags.items() if v is not None}
@@ -166,14 +183,20 @@ def train(
         command=shlex.join(["roughformer", *sys.argv[1:]]),
     )
     try:
-        summary = run_training(request)
+        if engine == "ray":
+            from roughformer.cli._ray_training import train_on_ray
+
+            summary = train_on_ray(request, workers=workers, threads=threads or 1, address=address)
+        else:
+            with one_voice():
+                summary = run_training(request)
     except KeyboardInterrupt:
         some = any(out.glob("state")) or any(out.glob("member-*/state"))
         state = "the last epoch's state is" if some else "no epoch was"
         raise Interrupted(
             f"interrupted; {state} saved in {out}: the same command with --resume continues"
         ) from None
-    if not quiet:
+    if summary and not quiet:
         _print(summary, out)
 
 

@@ -2,6 +2,7 @@
 
 import os
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
@@ -12,20 +13,24 @@ from sklearn.utils import check_random_state
 from torch import Tensor
 
 from roughformer.baselines import PathEncoder, SampleEncoder
+from roughformer.checks import whole_number
 from roughformer.errors import InputError
 from roughformer.estimators.aims import any_known, at_targets, class_counts, is_known
 from roughformer.estimators.fitted import FittedEstimator
 from roughformer.estimators.inputs import as_series
 from roughformer.estimators.key import training_key
-from roughformer.estimators.parts import Part, held_series, parts_of
+from roughformer.estimators.parts import Part, Series, held_series, parts_of
 from roughformer.estimators.plan import Plan, plan_of
+from roughformer.estimators.stored_plan import planned_on
 from roughformer.kinds import unused_options
 from roughformer.predictor import Predictor, committee_of
-from roughformer.series import SeriesBatch
+from roughformer.store.stored import StoredSeries
 from roughformer.threads import using_threads
 from roughformer.tokens import Tokenizer
 from roughformer.train import TrainConfig, TrainingData, train
-from roughformer.train.source import Inputs, Source, join
+from roughformer.train.source import Inputs, join
+from roughformer.train.stored_source import source_of, tensors
+from roughformer.train.team import current_team
 
 __all__ = ["RFormerEstimator"]
 
@@ -35,6 +40,7 @@ _FOR_SCALING = 4096  # series that statistics are taken from
 class RFormerEstimator(FittedEstimator):
     """Parameters of both estimators; see ``RFormerClassifier`` and ``RFormerRegressor``."""
 
+    after_epoch: Callable[[dict[str, Any]], None] | None = None  # told of each epoch's record
     _weight: Tensor | None  # of the classes (K,), for the member that is being trained
     validation_index_: npt.NDArray[np.int64]  # numbers of the series held out of those given
 
@@ -70,7 +76,7 @@ class RFormerEstimator(FittedEstimator):
         groups: Any,
         validation_data: Any,
     ) -> Self:
-        batch = as_series(x, times, lengths)
+        batch = x if isinstance(x, StoredSeries) else as_series(x, times, lengths)
         if len(batch) == 0:
             raise InputError("there is nothing to learn from: no series were given")
         if y is None:
@@ -83,7 +89,8 @@ class RFormerEstimator(FittedEstimator):
         target = self._encode_targets(y, len(batch))
         self._warn_of_little(batch)
         self._warn_of_unused()
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        team = current_team()
+        seed = team.same(int(check_random_state(self.random_state).randint(2**31 - 1)))
         run_dir = self._run_directory()
         with using_threads(self.n_jobs):
             if validation_data is None:
@@ -112,7 +119,7 @@ class RFormerEstimator(FittedEstimator):
         self.predictor_ = committee_of([predictor for predictor, _ in found])
         self.n_features_in_ = batch.n_channels
         if run_dir is not None:
-            self.save(run_dir / "model")
+            team.once(lambda: self.save(run_dir / "model"))
         return self
 
     def _run_directory(self) -> Path | None:
@@ -123,7 +130,7 @@ class RFormerEstimator(FittedEstimator):
         return Path(self.run_dir)
 
     def _parts(
-        self, batch: SeriesBatch, target: Tensor, groups: Any, seed: int
+        self, batch: Series, target: Tensor, groups: Any, seed: int
     ) -> list[tuple[Part, Part]]:
         """Training and validation part of each member."""
         classes: npt.NDArray[np.int64] | None = target.numpy()
@@ -142,7 +149,7 @@ class RFormerEstimator(FittedEstimator):
         )
         return parts
 
-    def _check_windows(self, plan: Plan, batch: SeriesBatch, target: Tensor) -> None:
+    def _check_windows(self, plan: Plan, batch: Series, target: Tensor) -> None:
         """Targets of each window must be as many as the windows, and stay with them."""
         if target.dim() == self._axes_per_series:
             return
@@ -164,18 +171,26 @@ class RFormerEstimator(FittedEstimator):
                 "be those of other times; set warp=0, or give windows by count"
             )
 
-    def _plan(self, batch: SeriesBatch, target: Tensor) -> Plan:
+    def _plan(self, batch: Series, target: Tensor) -> Plan:
         """Encoder and configurations, from the options and the training series."""
+        series, tokenizer = planned_on(batch, self._changed_options(), self._kind_name())
         return plan_of(
             self.get_params(deep=False),
             self._kind_name(),
-            batch,
+            series,
             target,
             output={"task": self._task} | self._output_options(target),
             rate_unit=self._rate_unit(),
+            tokenizer=tokenizer,
         )
 
-    def _warn_of_little(self, batch: SeriesBatch) -> None:
+    def _changed_options(self) -> list[str]:
+        """Names of the options that are not as usual."""
+        usual = type(self)().get_params(deep=False)
+        wishes = self.get_params(deep=False)
+        return [name for name, wish in wishes.items() if repr(wish) != repr(usual[name])]
+
+    def _warn_of_little(self, batch: Series) -> None:
         """Say in words what goes through but can hardly be meant."""
         classes = getattr(self, "classes_", None) if self._task == "classification" else None
         text = ""
@@ -188,13 +203,7 @@ class RFormerEstimator(FittedEstimator):
 
     def _warn_of_unused(self) -> None:
         """Name the options that were changed although the model has no use for them."""
-        usual = type(self)().get_params(deep=False)
-        changed = [
-            name
-            for name, wish in self.get_params(deep=False).items()
-            if repr(wish) != repr(usual[name])
-        ]
-        unused = unused_options(self._kind_name(), changed)
+        unused = unused_options(self._kind_name(), self._changed_options())
         if unused:
             warnings.warn(
                 f"the model {self._kind_name()!r} does not use {', '.join(unused)}: what you set "
@@ -211,8 +220,8 @@ class RFormerEstimator(FittedEstimator):
         encoder = plan.encoder
         config = plan.train.model_copy(update={"seed": seed})
         model = plan.kind.model(plan.model)
-        source = Source(
-            encoder, series, target, config,
+        source = source_of(
+            encoder, series, target, config, readers=whole_number(self.readers, "readers", 0),
             rate_like=self._rate_like, to_target=self._to_loss, threads=1,
         )  # fmt: skip
         model.fit_scaling(source.sample(_FOR_SCALING))
@@ -247,20 +256,25 @@ class RFormerEstimator(FittedEstimator):
                 repr((self._metric(), getattr(self, "class_weight", None))),
             ),
         )  # fmt: skip
+        team = current_team()
         if run_dir is not None:
-            run_dir.mkdir(parents=True, exist_ok=True)
-        history = train(
-            model, data, config, run_dir=run_dir, resume=bool(self.resume),
-            verbose=bool(self.verbose), tensorboard=bool(self.tensorboard),
-        )  # fmt: skip
+            team.once(lambda: run_dir.mkdir(parents=True, exist_ok=True))
+        try:
+            history = train(
+                model, data, config, run_dir=run_dir, resume=bool(self.resume),
+                verbose=bool(self.verbose), tensorboard=bool(self.tensorboard),
+                after_epoch=self.after_epoch,
+            )  # fmt: skip
+        finally:
+            source.close()
         if valid is not None:
-            predictor.calibration = self._calibrate(predictor, *valid)
+            predictor.calibration = team.once(lambda: self._calibrate(predictor, *valid))
         return predictor, history
 
     def _validation_inputs(
         self,
         encoder: Any,
-        held: SeriesBatch,
+        held: Series,
         target: Tensor,
         config: TrainConfig,
         seed: int,
@@ -268,13 +282,17 @@ class RFormerEstimator(FittedEstimator):
         """The validation part as the model will meet it: at several rates of dropping if it is
         trained with dropping, each with a fixed seed.
         """
+        if isinstance(held, StoredSeries):
+            if held.tokenizer == encoder and config.augment.drop[1] == 0:
+                return tensors(held.inputs(slice(None))), self._to_loss(target)
+            held = held[:]
         low, high = config.augment.drop
         rates = [0.0] if high == 0 else [low, (low + high) / 2, high]
         found = [encoder.encode(held, drop=r, seed=seed + 1 + i) for i, r in enumerate(rates)]
         inputs = join(found)
         return inputs, self._to_loss(target).repeat(len(rates), *[1] * (target.dim() - 1))
 
-    def _facts(self, part: SeriesBatch) -> dict[str, Any]:
+    def _facts(self, part: Series) -> dict[str, Any]:
         from roughformer import __version__
 
         return {"roughformer": __version__, "trained_on": len(part), "task": self._task}

@@ -61,7 +61,8 @@ class RFormerClassifier(ClassifierMixin, RFormerEstimator):  # type: ignore[misc
         ``label_smoothing``, ``class_weight`` ("balanced", or label -> weight), also of the
         validation part.
     Running
-        ``device``, ``n_jobs`` threads, ``precision``, ``compile``; ``random_state``: the same
+        ``device``, ``n_jobs`` threads, ``precision``, ``compile``; ``readers``: processes that
+        read a store (0: a thread does); ``random_state``: the same
         whole number gives the same model; ``run_dir``, ``resume``, ``tensorboard``, ``verbose``.
 
     After ``fit``: ``classes_``, ``history_`` (one record an epoch), ``predictor_``.
@@ -120,6 +121,7 @@ class RFormerClassifier(ClassifierMixin, RFormerEstimator):  # type: ignore[misc
         compile: bool = False,
         device: Literal["auto", "cpu", "cuda", "mps"] = "auto",
         n_jobs: int | None = None,
+        readers: int = 0,
         random_state: Any = None,
         run_dir: Any = None,
         resume: bool = False,
@@ -174,6 +176,7 @@ class RFormerClassifier(ClassifierMixin, RFormerEstimator):  # type: ignore[misc
         self.compile = compile
         self.device = device
         self.n_jobs = n_jobs
+        self.readers = readers
         self.random_state = random_state
         self.run_dir = run_dir
         self.resume = resume

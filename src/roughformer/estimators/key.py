@@ -7,6 +7,7 @@ import numpy as np
 from torch import Tensor
 
 from roughformer.series import SeriesBatch
+from roughformer.store.stored import StoredSeries
 
 __all__ = ["training_key"]
 
@@ -21,6 +22,8 @@ def training_key(*parts: Any) -> str:
             for array in (part.times, part.values, part.offsets, part.static):
                 if array is not None:
                     digest.update(np.ascontiguousarray(array).view(np.uint8).data)
+        elif isinstance(part, StoredSeries):
+            digest.update(part.key.encode())
         elif isinstance(part, str):
             digest.update(part.encode())
         elif isinstance(part, Tensor):

@@ -7,26 +7,29 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from roughformer.checks import whole_number
+from roughformer.checks import real_number, whole_number
 from roughformer.errors import InputError
 from roughformer.estimators.inputs import as_series
 from roughformer.series import SeriesBatch
+from roughformer.store.stored import StoredSeries
 from roughformer.train import split_validation
 from roughformer.train.split import fold_validation
 
-__all__ = ["Part", "held_series", "parts_of"]
+__all__ = ["Part", "Series", "held_series", "parts_of"]
 
-Part = tuple[SeriesBatch, Tensor]  # series and their targets
+Series = SeriesBatch | StoredSeries
+Part = tuple[Series, Tensor]  # series and their targets
+_MOST_HELD = 4096  # series of a store that validate: they are in memory
 
 
-def held_series(validation_data: Any, members: Any) -> tuple[SeriesBatch, Any]:
+def held_series(validation_data: Any, members: Any) -> tuple[Series, Any]:
     """The series of ``validation_data`` and their targets as given."""
     if not isinstance(validation_data, tuple | list) or not 2 <= len(validation_data) <= 3:
         raise InputError("validation_data must be (X, y), (X, y, times) or None")
     if members != 1:
         raise InputError("members hold out a part each: leave validation_data out")
     held_x, held_y, *rest = validation_data
-    held = as_series(held_x, *rest)
+    held = held_x if isinstance(held_x, StoredSeries) else as_series(held_x, *rest)
     held_y = held.labels if held_y is None else held_y
     if held_y is None:
         raise InputError("validation_data needs targets: (X, y), or series with labels")
@@ -34,7 +37,7 @@ def held_series(validation_data: Any, members: Any) -> tuple[SeriesBatch, Any]:
 
 
 def parts_of(
-    batch: SeriesBatch,
+    batch: Series,
     target: Tensor,
     *,
     members: Any,
@@ -48,13 +51,20 @@ def parts_of(
     One member holds out ``fraction`` of the series, several hold out a fold each.
     """
     count = whole_number(members, "members", 1)
+    stored = isinstance(batch, StoredSeries)
+    if stored and count > 1:
+        raise InputError("members hold out a part each, which must fit into memory: a store has 1")
+    if stored and real_number(fraction, "validation", "a number in [0, 1)") > 0:
+        # What does not fit is better trained on than left out.
+        fraction = min(fraction, _MOST_HELD / len(batch))
     if count > 1:
         splits = fold_validation(len(batch), count, seed, classes=classes, groups=groups)
     else:
         splits = [split_validation(len(batch), fraction, seed, classes=classes, groups=groups)]
 
     def part(which: npt.NDArray[np.int64]) -> Part:
-        return batch[which], target[torch.from_numpy(which)]
+        some = batch.part(which) if isinstance(batch, StoredSeries) else batch[which]
+        return some, target[torch.from_numpy(which)]
 
     held = np.concatenate([outside for _, outside in splits])
     return [(part(inside), part(outside)) for inside, outside in splits], held

@@ -10,12 +10,13 @@ from roughformer.errors import InputError
 from roughformer.estimators.automatic import token_config
 from roughformer.kinds import ModelKind, check_options, kind_of
 from roughformer.series import SeriesBatch
+from roughformer.tokens import Tokenizer
 from roughformer.train import TrainConfig
 from roughformer.train.config import Augmentation
 
-__all__ = ["Plan", "one_line", "plan_of"]
+__all__ = ["TOKEN_OPTIONS", "Plan", "one_line", "plan_of"]
 
-_TOKENS = (
+TOKEN_OPTIONS = (
     "windows", "depth", "views", "time", "lags", "counts", "basepoint", "clock",
     "observations", "spectrum", "static", "context",
 )  # fmt: skip
@@ -58,11 +59,13 @@ def plan_of(
     *,
     output: dict[str, Any],
     rate_unit: float | None,
+    tokenizer: Tokenizer | None = None,
 ) -> Plan:
     """Encoder and configurations, from the ``parameters`` of an estimator and its training series.
 
     ``output``: task and outputs of the model; ``rate_unit``: turns per unit of time of a target of
-    1, if targets are rates.
+    1, if targets are rates; ``tokenizer``: the one whose tokens are there already, which no series
+    are needed for.
     """
 
     def some(names: tuple[str, ...]) -> dict[str, Any]:
@@ -78,13 +81,14 @@ def plan_of(
             augment=Augmentation(**some(_AUGMENT)),
         )
         # Not called transform: to scikit-learn, what has that attribute is a transformer.
-        options = some(_TOKENS)
+        options = some(TOKEN_OPTIONS)
         options["transform"] = "logsignature" if parameters["logsignature"] else "signature"
-        tokens = token_config(batch, options, causal)
         rates = None if rate_unit is None else rate_unit * target.numpy().ravel()
-        encoder = kind.fit_encoder(tokens, batch, rates, own)
+        encoder: Any = tokenizer
+        if tokenizer is None:
+            encoder = kind.fit_encoder(token_config(batch, options, causal), batch, rates, own)
         shape = some(_MODEL)
-        counted = tokens.observations and kind_name == "rformer"
+        counted = kind_name == "rformer" and encoder.config.observations
         if shape["wide"] == "auto":
             shape["wide"] = 256 if counted else 0
         if shape["scaling"] == "auto":

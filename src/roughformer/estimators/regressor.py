@@ -98,6 +98,7 @@ class RFormerRegressor(RegressorMixin, RFormerEstimator):  # type: ignore[misc]
         compile: bool = False,
         device: Literal["auto", "cpu", "cuda", "mps"] = "auto",
         n_jobs: int | None = None,
+        readers: int = 0,
         random_state: Any = None,
         run_dir: Any = None,
         resume: bool = False,
@@ -154,6 +155,7 @@ class RFormerRegressor(RegressorMixin, RFormerEstimator):  # type: ignore[misc]
         self.compile = compile
         self.device = device
         self.n_jobs = n_jobs
+        self.readers = readers
         self.random_state = random_state
         self.run_dir = run_dir
         self.resume = resume

@@ -1,7 +1,8 @@
 """Training: the loop, its configuration, splits, augmentation, metrics and logs."""
 
 from roughformer.train.config import TrainConfig
-from roughformer.train.loop import TrainingData, train
+from roughformer.train.data import TrainingData
+from roughformer.train.loop import train
 from roughformer.train.split import split_validation
 
 __all__ = ["TrainConfig", "TrainingData", "split_validation", "train"]

@@ -6,7 +6,7 @@ import numpy.typing as npt
 from roughformer.series import SeriesBatch
 from roughformer.train.config import Augmentation
 
-__all__ = ["augment_series", "channel_scale", "draw_drop", "draw_warp"]
+__all__ = ["augment_series", "changes_series", "channel_scale", "draw_drop", "draw_warp"]
 
 
 def channel_scale(batch: SeriesBatch) -> npt.NDArray[np.float64]:
@@ -30,6 +30,11 @@ def draw_warp(config: Augmentation, n: int, rng: np.random.Generator) -> npt.NDA
     if config.warp == 0:
         return np.ones(n)
     return np.asarray(np.exp(rng.uniform(np.log1p(-config.warp), np.log1p(config.warp), n)))
+
+
+def changes_series(config: Augmentation, faster: npt.NDArray[np.float64]) -> bool:
+    """Whether ``augment_series`` does anything."""
+    return bool((faster != 1).any() or config.jitter or config.channel_dropout)
 
 
 def augment_series(

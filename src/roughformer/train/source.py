@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,66 +13,20 @@ import torch
 from torch import Tensor
 
 from roughformer.series import SeriesBatch, UnobservedWarning
-from roughformer.train.augment import augment_series, channel_scale, draw_drop, draw_warp
+from roughformer.train.augment import (
+    augment_series,
+    changes_series,
+    channel_scale,
+    draw_drop,
+    draw_warp,
+)
 from roughformer.train.config import TrainConfig
+from roughformer.train.inputs import Encoder, Index, Inputs, Stopwatch, join, take
 
 __all__ = ["Encoder", "Inputs", "Source", "Stopwatch", "join", "take"]
 
-Inputs = dict[str, Tensor]
 _AHEAD = 2  # groups of batches made while the model works on the one before
 _SERIES_AT_ONCE = 128  # batches are made in groups of about so many series: calls cost time too
-
-
-class Encoder(Protocol):
-    """What turns series into the inputs of a model, each with the series as its first axis."""
-
-    def encode(
-        self,
-        batch: SeriesBatch,
-        *,
-        drop: float = 0.0,
-        seed: int = 0,
-        series: Any = None,
-        threads: int | None = None,
-    ) -> Inputs:
-        """Inputs of all series of a batch."""
-
-
-@dataclass
-class Stopwatch:
-    """Seconds of work in making inputs, and seconds that the model had to wait for them.
-
-    Work is time of the processor: beside a busy model the clock would count the model's time too.
-    """
-
-    encoding: float = 0.0
-    waiting: float = 0.0
-
-
-def take(inputs: Inputs, which: Tensor | slice) -> Inputs:
-    """The inputs of some series."""
-    return {name: tensor[which] for name, tensor in inputs.items()}
-
-
-def join(parts: list[Inputs]) -> Inputs:
-    """Inputs of several batches as one; token axes of other lengths are padded and masked."""
-    length = [part["times"].shape[1] for part in parts]
-    ragged = len(set(length)) > 1
-    if ragged or any("mask" in part for part in parts):
-        parts = [
-            {"mask": torch.ones(part["times"].shape, dtype=torch.bool)} | part for part in parts
-        ]
-    joined = {}
-    for name in parts[0]:
-        tensors = [part[name] for part in parts]
-        if ragged and name in ("tokens", "times", "mask"):
-            most = max(length)
-            tensors = [
-                torch.cat([t, t.new_zeros(len(t), most - t.shape[1], *t.shape[2:])], dim=1)
-                for t in tensors
-            ]
-        joined[name] = torch.cat(tensors)
-    return joined
 
 
 @dataclass
@@ -93,6 +47,16 @@ class Source:
     watch: Stopwatch = field(default_factory=Stopwatch)
     _copies: list[tuple[Inputs, Tensor]] | None = None
     _scale: npt.NDArray[np.float64] | None = None
+
+    @property
+    def makers(self) -> int:
+        """Threads that make inputs while the model works."""
+        return 1
+
+    @property
+    def _measured(self) -> SeriesBatch:
+        """Series that the scale of the channels is taken from."""
+        return self.batch
 
     @property
     def n_steps(self) -> int:
@@ -121,17 +85,22 @@ class Source:
         seed = self.config.seed
         return self.encoder.encode(self.batch[:n], drop=(low + high) / 2, seed=seed)
 
-    def epoch(self, epoch: int, first: int = 0) -> Iterator[tuple[Inputs, Tensor]]:
-        """Inputs and targets of the batches ``first, first + 1, ...`` of an epoch."""
+    def epoch(
+        self, epoch: int, first: int = 0, rank: int = 0, world: int = 1
+    ) -> Iterator[tuple[Inputs, Tensor]]:
+        """Inputs and targets of the batches ``first, first + 1, ...`` of an epoch; of each batch
+        the series ``rank, rank + world, ...``, which may be none.
+        """
+        share = slice(rank, None, world)
         rng = np.random.default_rng([self.config.seed, epoch])
-        order = rng.permutation(len(self.batch))
+        order = self._order(rng)
         size = self.config.batch_size
         parts = [order[i : i + size] for i in range(0, len(order), size)]
         steps = list(enumerate(parts))[first:]
         if self.fixed:
             copies = self._made()
             for step, part in steps:
-                yield self._from_copies(copies, epoch, step, part)
+                yield self._from_copies(copies, epoch, step, part, share)
             return
         together = max(_SERIES_AT_ONCE // size, 1)
         groups = [
@@ -139,14 +108,16 @@ class Source:
             for g in range(first // together, -(-len(parts) // together))
         ]
         skip = first % together
-        with ThreadPoolExecutor(1, thread_name_prefix="roughformer-encode") as worker:
-            waiting = [worker.submit(self._fresh, epoch, *group) for group in groups[:_AHEAD]]
+        ahead = _AHEAD * self.makers
+        with ThreadPoolExecutor(self.makers, thread_name_prefix="roughformer-encode") as worker:
+            waiting = [worker.submit(self._fresh, epoch, *group, share) for group in groups[:ahead]]
             for k in range(len(groups)):
                 start = time.perf_counter()
                 made = waiting.pop(0).result()
                 self.watch.waiting += time.perf_counter() - start
-                if k + _AHEAD < len(groups):
-                    waiting.append(worker.submit(self._fresh, epoch, *groups[k + _AHEAD]))
+                if k + ahead < len(groups):
+                    group = groups[k + ahead]
+                    waiting.append(worker.submit(self._fresh, epoch, *group, share))
                 yield from made[skip:]
                 skip = 0
 
@@ -159,8 +130,8 @@ class Source:
             rates = np.linspace(low, high, count) if count > 1 else [(low + high) / 2]
             self._copies = [
                 self._changed(
-                    self.batch,
-                    self.target,
+                    np.arange(len(self.batch)),
+                    np.arange(len(self.batch)),
                     np.random.default_rng([self.config.seed, 2**32 + i]),
                     float(rate),
                     None,
@@ -174,48 +145,62 @@ class Source:
         copies: list[tuple[Inputs, Tensor]],
         epoch: int,
         step: int,
-        part: npt.NDArray[np.int64],
+        part: Index,
+        share: slice,
     ) -> tuple[Inputs, Tensor]:
         rng = np.random.default_rng([self.config.seed, epoch, step])
         inputs, target = copies[int(rng.integers(len(copies)))]
-        which = torch.from_numpy(part)
+        which = torch.from_numpy(part[share])
         inputs, target = take(inputs, which), target[which]
         if self.config.augment.warp and self._warps_inputs:
-            faster = draw_warp(self.config.augment, len(part), rng)
+            faster = draw_warp(self.config.augment, len(part), rng)[share]
             inputs, faster = self.encoder.warp(inputs, faster)  # type: ignore[attr-defined]
             target = self._scaled(target, faster)
         return inputs, self._aim(target)
 
     def _fresh(
-        self, epoch: int, group: int, parts: list[npt.NDArray[np.int64]]
+        self, epoch: int, group: int, parts: list[Index], share: slice
     ) -> list[tuple[Inputs, Tensor]]:
-        """A few batches, changed and thinned as (seed, epoch, group) say."""
+        """The share of a few batches, changed and thinned as (seed, epoch, group) say."""
         rng = np.random.default_rng([self.config.seed, epoch, group])
         drop = draw_drop(self.config.augment, rng)
-        which = np.concatenate(parts)
-        target = self.target[torch.from_numpy(which)]
-        inputs, target = self._changed(self.batch[which], target, rng, drop, self.threads)
-        target = self._aim(target)
         ends = np.cumsum([len(part) for part in parts])
-        slices = [slice(end - len(part), end) for end, part in zip(ends, parts, strict=True)]
+        places = [
+            np.arange(end)[-len(part) :][share] for end, part in zip(ends, parts, strict=True)
+        ]
+        ours = np.concatenate(places)
+        if len(ours) == 0:
+            return [({}, self.target[:0]) for _ in parts]
+        inputs, target = self._changed(np.concatenate(parts), ours, rng, drop, self.threads)
+        if self.config.augment.warp and self._warps_inputs:
+            faster = draw_warp(self.config.augment, int(ends[-1]), rng)[ours]
+            inputs, faster = self.encoder.warp(inputs, faster)  # type: ignore[attr-defined]
+            target = self._scaled(target, faster)
+        target = self._aim(target)
+        ends = np.cumsum([len(place) for place in places])
+        slices = [slice(end - len(place), end) for end, place in zip(ends, places, strict=True)]
         return [(take(inputs, s), target[s]) for s in slices]
 
     def _changed(
         self,
-        series: SeriesBatch,
-        target: Tensor,
+        which: Index,
+        ours: Index,
         rng: np.random.Generator,
         drop: float,
         threads: int | None,
     ) -> tuple[Inputs, Tensor]:
-        """Inputs of series as augmentation changes them, and their targets."""
+        """Inputs of some series as augmentation changes them, and their targets.
+
+        Changes are drawn for all series ``which``; the inputs are those at the places ``ours``
+        among them. So a series is changed alike whoever takes it.
+        """
         augment = self.config.augment
         seed = int(rng.integers(2**62))
-        faster = np.ones(len(series))
+        faster = np.ones(len(which))
         if augment.warp and not self._warps_inputs:
-            faster = draw_warp(augment, len(series), rng)
+            faster = draw_warp(augment, len(which), rng)
         if self._scale is None:
-            self._scale = channel_scale(self.batch)
+            self._scale = channel_scale(self._measured)
         # The kernel works in this thread alone (threads=1) while the model trains.
         clock = time.thread_time if threads == 1 else time.perf_counter
         start = clock()
@@ -223,10 +208,27 @@ class Source:
             if augment.channel_dropout:
                 # A hidden channel is never observed, which is what was wanted.
                 warnings.simplefilter("ignore", UnobservedWarning)
-            series = augment_series(series, augment, self._scale, faster, rng)
-            inputs = self.encoder.encode(series, drop=drop, seed=seed, threads=threads)
+            if changes_series(augment, faster):
+                series = augment_series(self._series(which), augment, self._scale, faster, rng)
+                series = series if len(ours) == len(which) else series[ours]
+            else:
+                series = self._series(which[ours])
+            inputs = self.encoder.encode(series, drop=drop, seed=seed, series=ours, threads=threads)
         self.watch.encoding += clock() - start
-        return inputs, self._scaled(target, faster)
+        target = self.target[torch.from_numpy(which[ours])]
+        return inputs, self._scaled(target, faster[ours])
+
+    def close(self) -> None:
+        """Let go of what was needed to make batches."""
+
+    def _order(self, rng: np.random.Generator) -> Index:
+        """Of the series in an epoch."""
+        return rng.permutation(len(self.batch))
+
+    def _series(self, which: Index) -> SeriesBatch:
+        """Some series; all of them in their order are not copied."""
+        everything = len(which) == len(self.batch) and bool((np.diff(which) == 1).all())
+        return self.batch if everything else self.batch[which]
 
     def _scaled(self, target: Tensor, faster: npt.NDArray[np.float64]) -> Tensor:
         """Targets of series played faster."""

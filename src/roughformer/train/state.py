@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from roughformer.checkpoint import load_checkpoint, save_checkpoint
+from roughformer.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from roughformer.errors import CheckpointError
 
-__all__ = ["TrainState", "load_state", "save_state"]
+__all__ = ["TrainState", "read_state", "restore_random", "save_state"]
 
 
 @dataclass
@@ -29,6 +29,11 @@ class TrainState:
     history: list[dict[str, Any]] = field(default_factory=list)
     best: dict[str, Tensor] | None = None
 
+    @classmethod
+    def of(cls, saved: Checkpoint) -> "TrainState":
+        """The state in what ``read_state`` gives."""
+        return cls(**saved.config["state"], best=saved.tensors.get("best"))
+
 
 _PLAIN = (
     "epoch", "step", "loss_sum", "loss_count", "seconds", "stale", "finished", "best_metric",
@@ -37,14 +42,11 @@ _PLAIN = (
 
 
 def save_state(
-    directory: Path, key: str, state: TrainState, model: nn.Module, optimizer: torch.optim.Optimizer
+    directory: Path, key: str, state: TrainState, model: nn.Module, moments: dict[str, Tensor]
 ) -> None:
-    """Write the state; ``key`` names the configuration and data that it belongs to."""
-    moments = {
-        f"{i}.{name}": value if isinstance(value, Tensor) else torch.tensor(value)
-        for i, entry in optimizer.state_dict()["state"].items()
-        for name, value in entry.items()
-    }
+    """Write the state, with the ``moments`` of the optimiser; ``key`` names the configuration and
+    data that it belongs to. Nothing in it depends on the number of processes.
+    """
     tensors = {
         "model": dict(model.state_dict()),
         "optimizer": moments,
@@ -58,10 +60,10 @@ def save_state(
     save_checkpoint(directory, {"kind": "training", "key": key, "state": plain}, tensors)
 
 
-def load_state(
-    directory: Path, key: str, model: nn.Module, optimizer: torch.optim.Optimizer
-) -> TrainState:
-    """Put a saved state back into model, optimiser and random numbers."""
+def read_state(directory: Path, key: str) -> Checkpoint | None:
+    """What ``save_state`` wrote for the same data and configuration; None if there is nothing."""
+    if not directory.exists():
+        return None
     saved = load_checkpoint(directory)
     if saved.config.get("kind") != "training":
         raise CheckpointError(f"{directory} holds no training state")
@@ -70,14 +72,12 @@ def load_state(
             f"the training saved in {directory} had other data or another configuration; resume "
             "it with the same ones, or start anew in another directory"
         )
-    model.load_state_dict(saved.tensors["model"])
-    entries: dict[int, dict[str, Tensor]] = {}
-    for name, value in saved.tensors["optimizer"].items():
-        number, part = name.split(".", 1)
-        entries.setdefault(int(number), {})[part] = value
-    optimizer.load_state_dict(optimizer.state_dict() | {"state": entries})
+    return saved
+
+
+def restore_random(saved: Checkpoint) -> None:
+    """Put torch's random numbers back."""
     random = saved.tensors["random"]
     torch.set_rng_state(random["torch"])
     if torch.cuda.is_available() and "cuda0" in random:
         torch.cuda.set_rng_state_all([random[f"cuda{i}"] for i in range(len(random) - 1)])
-    return TrainState(**saved.config["state"], best=saved.tensors.get("best"))

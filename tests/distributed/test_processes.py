@@ -1,0 +1,141 @@
+"""Two processes train as one does: the same curves, the same model, the same errors."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from distributed_cases import CASES, IN_SHARDS, Stop, report, resumed, stopped_after, whole
+
+from roughformer.checkpoint import load_checkpoint
+from roughformer.train.log import read_log
+
+HERE = Path(__file__).parent
+KINDS = ("copies", "shards")
+ALL = [("copies", name) for name in CASES] + [("shards", name) for name in IN_SHARDS]
+
+
+def torchrun(*arguments, **options):
+    """What starts two processes on this machine."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", *arguments]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR"}
+    return subprocess.Popen(
+        [str(x) for x in command], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True, **options,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    """What both processes found; and where they worked."""
+    where = tmp_path_factory.mktemp("distributed")
+    for kind in KINDS:
+        with pytest.raises(Stop):
+            stopped_after(7, where / f"one {kind}")
+    process = torchrun(HERE / "distributed_cases.py", where)
+    try:
+        _, error = process.communicate(timeout=600)
+    finally:
+        process.terminate()  # does nothing to one that has ended
+    assert process.returncode == 0, error
+    told = [json.loads((where / f"found-{rank}.json").read_text()) for rank in (0, 1)]
+    assert [(t["rank"], t["size"]) for t in told] == [(0, 2), (1, 2)]
+    return told, where
+
+
+@pytest.fixture(scope="module")
+def alone():
+    """What one process finds, made when it is asked for."""
+    made = {}
+
+    def result(name):
+        if name not in made:
+            made[name] = report(CASES[name](None)) if name in CASES else whole()
+        return made[name]
+
+    return result
+
+
+def assert_same(one, other):
+    for a, b in zip(one["curves"], other["curves"], strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-6, atol=2e-7)
+    np.testing.assert_allclose(one["said"], other["said"], rtol=2e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize(("kind", "name"), ALL)
+def test_two_processes_learn_what_one_does(found, alone, name, kind):
+    told, _ = found
+    assert_same(told[0][f"{kind}: {name}"], alone(name))
+
+
+@pytest.mark.parametrize(("kind", "name"), ALL)
+def test_both_processes_end_with_the_same_bits(found, name, kind):
+    (first, second), _ = found
+    assert first[f"{kind}: {name}"] == second[f"{kind}: {name}"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_only_the_first_process_writes_and_its_model_is_a_usual_one(found, alone, kind):
+    from distributed_cases import series
+
+    from roughformer.estimators import RFormerClassifier
+
+    _, where = found
+    assert not (where / f"{kind} plain" / "1").exists()
+    run = where / f"{kind} plain" / "0"
+    assert len(read_log(run)) == 2
+    said = RFormerClassifier.load(run / "model").predict_proba(series())
+    np.testing.assert_allclose(said, alone("plain")["said"], rtol=2e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_two_processes_go_on_where_one_stopped(found, alone, kind):
+    told, _ = found
+    assert_same(told[0][f"{kind}: from one"], alone("whole"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_process_goes_on_where_two_stopped(found, alone, kind):
+    told, where = found
+    state = load_checkpoint(where / f"two {kind}" / "state").config["state"]
+    assert (state["epoch"], state["step"]) == (1, 1)
+    assert_same(resumed(where / f"two {kind}"), alone("whole"))
+    assert told[0][f"{kind}: stopped"] == "Stop: enough"
+    assert told[1][f"{kind}: stopped"] == "InputError: process 1 of 2 failed: enough"
+
+
+def test_dropout_is_repeated_bit_for_bit_by_as_many_processes(found, alone):
+    told, _ = found
+    assert told[0]["noise stopped"] == "Stop: enough"
+    for one in told:
+        assert one["noise resumed"] == one["noise"]
+    assert told[0]["noise"]["curves"] != alone("whole")["curves"]
+
+
+def test_an_error_of_one_process_is_told_by_all(found):
+    (first, second), _ = found
+    assert second["one failed"] == "InputError: a broken file"
+    assert first["one failed"] == "InputError: process 2 of 2 failed: a broken file"
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("diverged", "lower the learning rate"), ("other data", "different data or configurations")],
+)
+def test_what_all_find_wrong_they_say_alike(found, name, words):
+    (first, second), _ = found
+    assert words in first[name]
+    assert first[name] == second[name]
+
+
+def test_the_clock_of_the_first_process_decides_for_all(found):
+    (first, second), _ = found
+    assert first["budget"] == second["budget"] >= 1
+
+
+def test_without_a_seed_all_take_that_of_the_first(found):
+    (first, second), _ = found
+    assert first["no seed"] == second["no seed"]

@@ -1,0 +1,113 @@
+"""Shares of batches: together they are the batch that one process sees, whatever is drawn."""
+
+import pytest
+import torch
+from distributed_cases import classes, series
+
+from roughformer.estimators.automatic import token_config
+from roughformer.tokens import Tokenizer
+from roughformer.train.config import Augmentation, TrainConfig
+from roughformer.train.feed import BatchSource, shares
+from roughformer.train.source import Source
+from roughformer.train.step import Lesson
+from roughformer.train.team import Team
+
+CHANGES = {
+    "nothing": {},
+    "drop": {"drop": (0.2, 0.7)},
+    "everything": {"drop": 0.5, "jitter": 0.1, "channel_dropout": 0.3, "warp": 0.2},
+    "copies": {"drop": (0.0, 0.5), "jitter": 0.1, "draws": 2},
+}
+
+
+def source(n=23, size=5, **changes):
+    batch = series(n)
+    options = {
+        "windows": {"duration": 6.0}, "depth": 2, "views": ("global", "local"), "time": "unit",
+        "lags": (), "counts": False, "basepoint": "auto", "clock": 0, "observations": False,
+        "spectrum": None, "static": (), "context": None, "transform": "signature",
+    }  # fmt: skip
+    encoder = Tokenizer.fit(token_config(batch, options, False), batch)
+    config = TrainConfig(batch_size=size, seed=7, augment=Augmentation(**changes))
+    target = torch.from_numpy(classes(n))
+    made: BatchSource = Source(encoder, batch, target, config, threads=1)
+    return made
+
+
+@pytest.mark.parametrize("world", [2, 3, 8])
+@pytest.mark.parametrize("change", CHANGES)
+def test_shares_are_every_nth_series_of_the_batch_as_one_process_sees_it(change, world):
+    one = source(**CHANGES[change])
+    parts = [source(**CHANGES[change]) for _ in range(world)]
+    for epoch, first in ((0, 0), (1, 3)):
+        batches = list(one.epoch(epoch, first))
+        assert len(batches) == one.n_steps - first
+        found = [list(p.epoch(epoch, first, r, world)) for r, p in enumerate(parts)]
+        for k, (inputs, target) in enumerate(batches):
+            for rank in range(world):
+                some, aim = found[rank][k]
+                assert torch.equal(aim, target[rank::world])
+                if len(aim) == 0:
+                    continue
+                # A share is padded to its own longest series.
+                length = some["times"].shape[1]
+                full = inputs.get("mask", torch.ones(inputs["times"].shape, dtype=torch.bool))
+                mask = some.get("mask", torch.ones(some["times"].shape, dtype=torch.bool))
+                assert torch.equal(mask, full[rank::world, :length])
+                assert not full[rank::world, length:].any()
+                tokens = inputs["tokens"][rank::world, :length]
+                torch.testing.assert_close(some["tokens"][mask], tokens[mask])
+
+
+def test_more_processes_than_series_leave_some_without_any():
+    one = source(n=1, size=5, drop=0.5)
+    assert [len(target) for _, target in one.epoch(0, 0, 0, 2)] == [1]
+    assert [len(target) for _, target in one.epoch(0, 0, 1, 2)] == [0]
+
+
+def test_an_error_in_making_a_share_is_handed_over_only_where_others_wait():
+    class Broken:
+        def epoch(self, epoch, first=0, rank=0, world=1):
+            yield {}, torch.zeros(2)
+            raise OSError("gone")
+
+    found = list(shares(Broken(), 0, 0, Team(1, 2)))
+    assert [share.problem is None for share in found] == [True, False]
+    assert str(found[1].problem) == "gone"
+    with pytest.raises(OSError, match="gone"):
+        list(shares(Broken(), 0, 0, Team()))
+
+
+def test_noise_differs_between_processes_and_steps_and_is_repeatable():
+    def drawn(rank, step):
+        Lesson(None, None, None, 0.0, Team(rank, 2), {}).noise(3, 1, step)
+        return torch.rand(4)
+
+    with torch.random.fork_rng():
+        assert torch.equal(drawn(0, 5), drawn(0, 5))
+        assert not torch.equal(drawn(0, 5), drawn(1, 5))
+        assert not torch.equal(drawn(0, 5), drawn(0, 6))
+        before = torch.get_rng_state()
+        Lesson(None, None, None, 0.0, Team(), {}).noise(3, 1, 5)  # alone: as it was
+        assert torch.equal(before, torch.get_rng_state())
+
+
+def test_a_team_of_one_exchanges_nothing():
+    team = Team()
+    assert team.first
+    assert team.alone
+    assert team.sums(1.5, 2) == [1.5, 2]
+    assert team.gathered("x") == ["x"]
+    assert team.same("x") == "x"
+    assert team.once(lambda: "x") == "x"
+    with pytest.raises(ZeroDivisionError):
+        team.agreed(lambda: 1 / 0)
+
+
+def test_words_about_sockets_become_words_about_processes():
+    from roughformer.train.team import ProcessLost, losses_told
+
+    with pytest.raises(ProcessLost, match="killed or failed"), losses_told():
+        raise RuntimeError("[gloo/transport/tcp/pair.cc:553] Connection closed by peer")
+    with pytest.raises(RuntimeError, match="shape"), losses_told():
+        raise RuntimeError("a wrong shape")
