@@ -41,14 +41,15 @@ types: $(VENV)/.native  ## mypy
 contract: $(VENV)/.native  ## imports go one way
 	$(BIN)/lint-imports
 
+# Two at a time; files stay together because their tests share trained models.
 unit: $(VENV)/.native  ## the test suite
-	$(BIN)/pytest
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile
 
 $(VENV)/.slow: $(VENV)/.native
 	$(BIN)/python -m pip install --quiet -e '.[slow]'
 	@touch $@
 
-slow: $(VENV)/.slow  ## the tests that take long: killed nodes of a Ray cluster, killed workers
+slow: $(VENV)/.slow  ## also the tests of a Ray cluster on this machine, whose nodes are killed
 	$(BIN)/pytest -m slow
 
 $(VENV)/.bench: $(VENV)/.native
