@@ -239,8 +239,13 @@ def test_wrong_shapes_are_refused():
         streams.push([0], ["soon"], [[1.0, 2.0]])
     with pytest.raises(rf.InputError, match="whole numbers"):
         streams.push([0.5], [0.0], [[1.0, 2.0]])
-    with pytest.raises(rf.InputError, match="windows lie between two rows"):
-        streams.push([0, 0], [0.0, 1e9], np.zeros((2, 2)))
+    for far in (1e9, 1e29):
+        with pytest.raises(rf.InputError, match="windows lie between two rows"):
+            streams.push([0, 0], [0.0, far], np.zeros((2, 2)))
+    with pytest.raises(rf.InputError, match=r"at most 1e\+30"):
+        streams.push([0], [1e100], np.zeros((1, 2)))
+    with pytest.raises(rf.InputError, match="array of numbers"):
+        rf.Stream(predictor(series())).push("soon", [1.0, 2.0])
     with pytest.raises(rf.InputError, match="shape"):
         rf.Stream(predictor(series())).push([0.0, 1.0], [1.0, 2.0, 3.0])
 
@@ -342,3 +347,11 @@ def test_from_a_trained_estimator_and_its_directory(tmp_path):
         assert [e.time for e in events] == pytest.approx(ends[: len(events)])
         for event, share in zip(events, shares, strict=False):
             np.testing.assert_allclose(event.answer.probabilities[0], share, atol=1e-5)
+
+
+def test_no_streams_say_nothing():
+    model = predictor(series())
+    for n in (0, 2):
+        streams = rf.StreamBatch(model, n)
+        assert len(streams.predict([])) == 0
+        assert len(streams.push([], [], np.zeros((0, 2)))) == 0

@@ -113,6 +113,8 @@ def test_alarms_are_named_by_what_they_watch(call):
     assert "--alarm" in call("alarms.js", "m.settings([], {})")
     sick = {"of": "sick", "above": False, "threshold": 0.2}
     assert call("alarms.js", "m.alarmWords(a, {classes: ['sick']})", a=sick) == "sick below 20 %"
+    number = sick | {"of": "1"}
+    assert call("alarms.js", "m.alarmWords(a, {classes: ['0', '1']})", a=number) == "1 below 20 %"
 
 
 def open_file(text):

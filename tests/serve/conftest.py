@@ -11,22 +11,10 @@ pytest.importorskip("fastapi")
 pytest.importorskip("orjson")
 
 from serving import running
+from wards import CHANNELS, WELL, recording
 
-from roughformer.alarms import Alarm
 from roughformer.serve.limits import Limits
 from roughformer.serve.streams import StreamOptions
-
-CHANNELS = ("hr", "spo2")
-WELL = Alarm(0.45, 0.4, of="well")
-
-
-def recording(seed, n=60):
-    """Times (n,) and values (n, 2) with gaps, of one patient."""
-    rng = np.random.default_rng(seed)
-    values = rng.normal(size=(n, 2)).cumsum(axis=0)
-    values[rng.random(values.shape) < 0.2] = np.nan
-    values[0] = 0.5
-    return 1.7e9 + np.cumsum(rng.uniform(0.1, 0.9, n)), values
 
 
 @pytest.fixture(scope="session")

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from serving import arrow, plain
+from wards import CHANNELS, recording
 
 import roughformer as rf
-from conftest import CHANNELS, recording
 from roughformer.serve.limits import Limits
 from roughformer.serve.refusal import Refusal
 from roughformer.serve.series import series_of

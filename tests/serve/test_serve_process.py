@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 from serving import Socket, read_all, wait_for
 from test_serve_streams import agrees
-
-from conftest import recording
+from wards import recording
 
 TOKEN = "a-token.of_the~tests"
 GOOD = {"series": [{"times": [0.0, 1.0], "values": [[1, 2], [None, 3]]}]}

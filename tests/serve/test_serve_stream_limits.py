@@ -5,8 +5,8 @@ import hashlib
 import numpy as np
 import pytest
 from serving import running
+from wards import WELL
 
-from conftest import WELL
 from roughformer.errors import InputError
 from roughformer.serve.limits import Limits
 from roughformer.serve.model import ServedModel

@@ -14,7 +14,7 @@ Floats = npt.NDArray[np.float64]
 Place = dict[str, Any]  # where in the request: {"series": 3, "row": 17}
 
 LARGEST = 3e38  # of a value: the model computes with float32
-_LARGEST_TIME = 1e100  # differences of times stay finite
+_LARGEST_TIME = 1e30  # likewise
 _NUMBERS = {int, float}  # bool is a type of its own here: true is no number
 _OR_NOTHING = {int, float, type(None)}
 
@@ -25,20 +25,20 @@ def bad(message: str, place: Place) -> Refusal:
     return Refusal(400, f"{where}: {message}" if where else message, place or None)
 
 
-def times_of(raw: Any, place: Place) -> Floats:
-    """A list of finite, strictly increasing numbers -> ``(n,)``."""
+def times_of(raw: Any, place: Place, *, ordered: bool = True) -> Floats:
+    """A list of finite and, if ``ordered``, strictly increasing numbers -> ``(n,)``."""
     if type(raw) is not list:
         raise bad(f"times must be a list of numbers, got {_kind(raw)}", place)
     if not set(map(type, raw)) <= _NUMBERS:
         row = next(i for i, x in enumerate(raw) if type(x) not in _NUMBERS)
         raise bad(f"a time must be a number, got {_kind(raw[row])}", place | {"row": row})
     times = np.array(raw, dtype=np.float64)
-    check_times(times, place)
+    check_times(times, place, ordered=ordered)
     return times
 
 
-def check_times(times: Floats, place: Place) -> None:
-    """Finite and strictly increasing ``(n,)``."""
+def check_times(times: Floats, place: Place, *, ordered: bool = True) -> None:
+    """Finite and, if ``ordered``, strictly increasing ``(n,)``."""
     finite = np.abs(times) <= _LARGEST_TIME  # False for NaN
     if not finite.all():
         row = int(np.argmin(finite))
@@ -47,7 +47,7 @@ def check_times(times: Floats, place: Place) -> None:
             place | {"row": row},
         )
     up = times[1:] > times[:-1]
-    if not up.all():
+    if ordered and not up.all():
         row = int(np.argmin(up)) + 1
         now, before = float(times[row]), float(times[row - 1])
         said = f"got {now!r} twice" if now == before else f"got {now!r} after {before!r}"

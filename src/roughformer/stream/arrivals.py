@@ -8,11 +8,12 @@ import numpy.typing as npt
 
 from roughformer.errors import InputError
 
-__all__ = ["Arrivals", "Unordered", "arrivals_of", "slots_of"]
+__all__ = ["Arrivals", "Unordered", "arrivals_of", "numbers_of", "slots_of"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Unordered = Literal["raise", "drop"]
+_LARGEST_TIME = 1e30  # the model computes with float32
 
 
 class _RowError(InputError):
@@ -94,14 +95,17 @@ def arrivals_of(
     ``unordered="drop"`` left out.
     """
     which = slots_of(slots, len(last))
-    when = _numbers(times, "times")
-    what = _numbers(values, "values")
+    when = numbers_of(times, "times")
+    what = numbers_of(values, "values")
     if when.shape != which.shape or what.shape != (*which.shape, n_channels):
         raise InputError(
             f"{len(which)} rows need times of shape ({len(which)},) and values of shape "
             f"({len(which)}, {n_channels}), got {when.shape} and {what.shape}"
         )
-    _check(~np.isfinite(when), lambda i: f"the time must be finite, got {when[i]}")
+    _check(
+        ~(np.abs(when) <= _LARGEST_TIME),  # also NaN
+        lambda i: f"the time must be finite and at most {_LARGEST_TIME:g}, got {when[i]}",
+    )
     _check(
         np.asarray(np.isinf(what).any(axis=1)),
         lambda i: f"values must be finite, or NaN where not observed, got {what[i].tolist()}",
@@ -126,7 +130,8 @@ def arrivals_of(
     return Arrivals(found, np.append(first_row, len(which)), when, what, int(late.sum()))
 
 
-def _numbers(x: Any, name: str) -> Floats:
+def numbers_of(x: Any, name: str) -> Floats:
+    """An array of numbers, or ``InputError``."""
     try:
         array = np.asarray(x, dtype=np.float64)
     except (TypeError, ValueError):

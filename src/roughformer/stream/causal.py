@@ -35,13 +35,14 @@ def check_streams(predictor: Predictor) -> None:
     members = _members(predictor)
     if not isinstance(encoder, Tokenizer) or not all(isinstance(m, RFormer) for m in members):
         raise InputError(
-            "only an RFormer is run window by window; give span= and every= to run this model on "
-            "the last observations again and again"
+            "only an RFormer is run window by window; give span and every to run this model on "
+            "the last observations again and again (roughformer serve: --span and --every)"
         )
     if not predictor.outputs.causal:
         raise InputError(
-            "this model looks at a series as a whole: train one with causal=True, or give span= "
-            "and every= to run it on the last observations again and again"
+            "this model looks at a series as a whole: train one with causal=True, or give span and "
+            "every to run it on the last observations again and again (roughformer serve: --span "
+            "and --every)"
         )
     config = encoder.config
     if config.rule.rule not in ("duration", "points"):
@@ -289,7 +290,7 @@ class CausalStreams:
         if len(some):
             self._cut(self.waiting.take(some))
         window = self.window[slots]
-        output = self.predictor.outputs.shaped(torch.zeros(0, self.last[0].size))
+        output = self.predictor.outputs.shaped(torch.zeros(0, int(np.prod(self.last.shape[1:]))))
         output = torch.from_numpy(self.last[slots]).reshape(len(slots), *output.shape[1:])
         # At a window's end there is nothing newer than what was said then.
         moved = (window == 0) | (self.time[slots] > self.opened[slots])

@@ -68,7 +68,8 @@ def windows_of(rule: Windows, time: Floats, point: Ints) -> Ints:
     # As Windows.by_duration(exact=True): the quotient is rounded, the comparison is not.
     number -= (number - 1) * rule.amount >= time
     number += number * rule.amount < time
-    return np.asarray(np.maximum(number, 1) - 1).astype(np.int64)
+    # Beyond any number that is taken, but still one: what is too far is told in words later.
+    return np.asarray(number.clip(1, 2.0**62) - 1).astype(np.int64)
 
 
 def pieces_of(rule: Windows, at: Position, lengths: Ints, times: Floats, values: Floats) -> Pieces:

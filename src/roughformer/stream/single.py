@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from roughformer.errors import InputError
 from roughformer.stream.answers import Answers
-from roughformer.stream.arrivals import Unordered
+from roughformer.stream.arrivals import Unordered, numbers_of
 from roughformer.stream.batch import StreamBatch
 
 __all__ = ["Stream", "StreamEvent"]
@@ -52,8 +52,8 @@ class Stream:
         """One observation at ``t`` with ``values (C,)``, or many: ``t (m,)``, ``values (m, C)``;
         NaN = not observed. Returns the windows that have ended by now.
         """
-        times = np.atleast_1d(np.asarray(t, dtype=np.float64))
-        rows = np.asarray(values, dtype=np.float64)
+        times = np.atleast_1d(numbers_of(t, "times"))
+        rows = numbers_of(values, "values")
         width = len(self._batch.channels)
         if rows.ndim < 2:
             # One observation, or one channel.

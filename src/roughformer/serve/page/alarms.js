@@ -7,8 +7,8 @@ const MOST = 100;
 /** What an alarm watches, for people: "heart rate above 110", "fast above 80 %". */
 export function alarmWords(alarm, model) {
   const of = alarm.of ?? (model.targets?.length === 1 ? model.targets[0] : null);
-  // A target without a name is called by its number.
-  const name = of === null || /^\d+$/.test(of) ? "" : `${of} `;
+  // A target without a name is called by its number; a class may be one.
+  const name = of === null || (!model.classes && /^\d+$/.test(of)) ? "" : `${of} `;
   const level = model.classes ? percent(alarm.threshold) : plain(alarm.threshold);
   return `${name}${alarm.above ? "above" : "below"} ${level}`;
 }
