@@ -52,7 +52,10 @@ def streaming(found: dict[str, Any]) -> str:
     head = ["rows a call", "times real time", "p50 of a call, ms", "p99", "cores busy"]
     text += table(head, rows)
     text += "\n**Over WebSocket**, sent by a second process in real time\n\n"
-    text += table(list(socket), [[v if isinstance(v, str) else figure(v) for v in socket.values()]])
+    text += table(
+        [name.replace("_", " ") for name in socket],
+        [[v if isinstance(v, str) else figure(v) for v in socket.values()]],
+    )
     text += (
         "\n**Age.** An observation costs "
         f"{figure(old['after_1e3_us'])} µs after 10³ observations of a stream and "

@@ -90,7 +90,7 @@ def test_the_tables_on_the_page_are_those_of_the_code(page):
     )
 
 
-@pytest.mark.parametrize("name", ["findings", "live"])
+@pytest.mark.parametrize("name", ["findings", "live", "scaled"])
 def test_pages_of_measurements_have_the_published_numbers(name):
     assert (DOCS / f"{name}.md").read_text() == script(f"_{name}").page(), (
         f"run: python docs/_{name}.py"

@@ -208,5 +208,5 @@ def test_the_docs_tell_what_failed_and_do_not_mix_budgets(writer, tmp_path):
     assert "not run: model ode-rnn, drop 0.0, seed 0" in text
     assert "killed by signal 9" in text
     assert "1 rows of the file are not shown" in text
-    assert "not run: model transformer, drop 0.5" in text
+    assert "not run: 2 lines of transformer (6 runs)" in text
     assert "Not run yet." in writer.part("theory")
