@@ -82,18 +82,19 @@ def training(found: dict[str, Any]) -> str:
         [
             r["stored"], str(r["readers"]), f"{r['series']:,}", f"{r['numbers_mb']:,.0f}",
             f"{r['limit_mb']:.0f}", f"{r['series_per_second']:.0f}", f"{r['in_memory']:.0f}",
-            f"{r['ratio']:.0%}", f"{r['wait_share']:.1%}",
+            f"{r['ratio']:.0%}", f"{r['wait_share']:.1%}", f"{r['rise_mb']:.0f}",
         ]
         for r in found["rows"]
     ]  # fmt: skip
     head = [
         "stored", "readers", "series", "numbers, MB", "memory for data, MB", "series / s",
-        "in memory", "ratio", "waited",
+        "in memory", "ratio", "waited", "rise, MB",
     ]  # fmt: skip
     return (
         "## Training on data larger than memory\n\n`python benchmarks/scale_training.py`. The "
         "memory for data is a limit that the system enforces on the process (beyond what it has "
-        "when idle); waited: share of the time in which the model waited for batches.\n\n"
+        "when idle); waited: share of the time in which the model waited for batches; rise: "
+        "of the resident memory while training.\n\n"
         + table(head, cells) + "\n"
     )  # fmt: skip
 
@@ -110,9 +111,9 @@ def plan(found: dict[str, Any]) -> str:
     return (HERE / "_scaled_plan.txt").read_text().format(
         observations=f"{observations:.1e}",
         hours=f"{hours:,.0f}",
-        clock=f"{hours / CORES:.1f}",
+        clock=f"{60 * hours / CORES:.0f}",
         slow_hours=f"{slow:,.0f}",
-        slow_clock=f"{slow / CORES:.1f}",
+        slow_clock=f"{60 * slow / CORES:.0f}",
         rate=f"{rate / 1e9:,.0f}",
         rate_each=f"{rate / CORES / 1e6:.0f}",
         files=f"{files:,.0f}",
