@@ -32,7 +32,8 @@ def run_on_ray(
     if not units:
         return []
     done: dict[int, Result] = {}
-    with connected(address) as ray:
+    with connected(address):
+        import ray
         import ray.data
 
         logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # our errors say it shorter
