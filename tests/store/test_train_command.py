@@ -104,3 +104,55 @@ def test_uris_are_read_as_paths_are(place):
     shutil.copytree(place / "both", copy)
     done = command("train", copy.as_uri(), "--out", place / "i", *SMALL)
     assert done.exit_code == 0, done.output
+
+
+def test_the_answer_is_never_a_channel(place):
+    """A column called label, or like the labels of a table of labels, holds them."""
+    write_table(made_up(60, static=False), place / "named.parquet", label="died")
+    (place / "labels.csv").write_text(
+        "series_id,died\n" + "".join(f"s{i},{i % 2}\n" for i in range(60))
+    )
+    for data, more in (("data", []), ("named", ["--label", "died"])):
+        out = place / f"leak-{data}"
+        done = command(
+            "features", place / f"{data}.parquet", "--out", out, "--windows", 5, "--workers", 1,
+            "--labels", place / "labels.csv", *more,
+        )  # fmt: skip
+        assert done.exit_code == 0, done.output
+        assert json.loads((out / "manifest.json").read_text())["channels"] == ["a", "b"]
+    done = command(
+        "train", place / "named.parquet", "--labels", place / "labels.csv", "--target", "died",
+        "--out", place / "leak", *SMALL,
+    )  # fmt: skip
+    assert "2 channels (a, b)" in done.output
+
+
+def test_a_run_goes_on_with_other_readers(place):
+    words = ["train", place / "both", "--out", place / "j", "--drop", "0.3", *SMALL]
+    command(*words)
+    done = command(*words, "--readers", 1, "--resume")
+    assert done.exit_code == 0, done.output
+
+
+def test_what_is_missing_of_a_store_is_made_again(place):
+    out = place / "missing"
+    words = ["features", place / "data.parquet", "--out", out, "--windows", 5, "--workers", 1]
+    command(*words)
+    before = (out / "shard-00000.parquet").read_bytes()
+    (out / "shard-00000.parquet").unlink()
+    done = command(*words)
+    assert done.exit_code == 0, done.output
+    assert (out / "shard-00000.parquet").read_bytes() == before
+
+
+def test_an_unfinished_store_is_told_from_other_directories(place):
+    out = place / "unfinished"
+    shutil.copytree(place / "both", out)
+    (out / "manifest.json").rename(out / "building.json")
+    with pytest.raises(Exception, match="is not finished; run the command roughformer features"):
+        command("train", out, "--out", place / "k", *SMALL)
+
+
+def test_a_search_is_not_for_stores(place):
+    with pytest.raises(Exception, match="which a store is not for"):
+        command("tune", place / "both", "--out", place / "l", "--trials", 1)

@@ -85,7 +85,7 @@ def _csv(path: Path) -> dict[str, Any]:
 def resolve(path: Path, given: Columns, present: list[str], taken: Sequence[str]) -> Columns:
     """Find out what was not given: ids and times by usual names, a long table by its columns
     ``channel`` and ``value``, the channels of a wide one as the columns with no other role
-    (``taken`` have one).
+    (``taken`` have one, and so has ``label``).
     """
     series_id = given.series_id or _first(path, present, _IDS, "ids of the series", "--series-id")
     time = given.time or _first(path, present, _TIMES, "times", "--time")
@@ -94,7 +94,8 @@ def resolve(path: Path, given: Columns, present: list[str], taken: Sequence[str]
     if channel is None and value is None and usual:
         channel, value = "channel", "value"
     if channel is None and value is None and channels is None:
-        roles = {series_id, time, *taken, *given.static}
+        # What is called label is an answer, whether it is asked for or not.
+        roles = {series_id, time, "label", *taken, *given.static}
         channels = tuple(name for name in present if name not in roles)
         if not channels:
             raise InputError(f"{path} has no column left to be a channel; see --channels")

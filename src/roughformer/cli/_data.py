@@ -62,7 +62,7 @@ def read_data(
     twice = [name for i, name in enumerate(names) if name in names[:i]]
     if twice:
         raise InputError(f"--target names {twice[0]!r} twice; name each target once")
-    batch, columns = _read(path, columns, () if labels is not None else names, group)
+    batch, columns = _read(path, columns, names, group, labelled=labels is None)
     groups = None if group is None else _groups(path, columns, group, labels, batch)
     found = None
     notes: tuple[str, ...] = ()
@@ -129,8 +129,14 @@ def _is_batch(path: Path) -> bool:
 
 
 def _read(
-    path: Path, columns: Columns, targets: tuple[str, ...], group: str | None
+    path: Path,
+    columns: Columns,
+    targets: tuple[str, ...],
+    group: str | None,
+    *,
+    labelled: bool,
 ) -> tuple[SeriesBatch, Columns]:
+    """``targets`` are no channels; they are in the file if it is ``labelled``."""
     name = path.name.lower()
     if path.is_dir():
         return _read_directory(path, columns), columns
@@ -149,7 +155,7 @@ def _read(
             value=columns.value,
             channels=columns.channels,
             static=columns.static,
-            label=targets[0] if len(targets) == 1 and targets[0] in present else None,
+            label=targets[0] if labelled and len(targets) == 1 and targets[0] in present else None,
         )
         return batch, replace(columns, channels=batch.channels)
     if _is_batch(path):

@@ -7,6 +7,7 @@ from typing import Any
 import numpy.typing as npt
 
 from roughformer.errors import InputError
+from roughformer.store.claim import MARKER
 from roughformer.store.manifest import MANIFEST
 from roughformer.store.stored import StoredSeries
 
@@ -29,6 +30,11 @@ def stored_at(path: Path) -> StoredSeries | None:
     uri = place_of(path)
     if uri is not None:
         return StoredSeries.open(uri)
+    if (path / MARKER).is_file():
+        raise InputError(
+            f"the store {path} is not finished; run the command roughformer features that makes it "
+            "again, it goes on where it was"
+        )
     return StoredSeries.open(path) if (path / MANIFEST).is_file() else None
 
 

@@ -89,7 +89,8 @@ class StoreJob:
                 "write it as a table with roughformer.io.write_table"
             )
         label = self.label if self.labels is None else None
-        taken = [name for name in (label,) if name is not None]
+        # A column that is called like the labels of a table of labels holds them, too.
+        taken = [name for name in (self.label,) if name is not None]
         found = resolve(Path(str(files[0])), self.given, list(schema.names), taken)
         assert found.series_id is not None
         assert found.time is not None

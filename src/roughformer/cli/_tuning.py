@@ -19,6 +19,7 @@ from roughformer.cli._tuning_told import Told
 from roughformer.errors import InputError
 from roughformer.reproduce.alone import only_one
 from roughformer.series import SeriesBatch
+from roughformer.store.stored import StoredSeries
 from roughformer.train.metrics import HIGHER_IS_BETTER, check_metric
 from roughformer.tune import Engine, Problem, Space, Study, default_space, open_study, parse_space
 from roughformer.tune.search import search
@@ -98,6 +99,11 @@ def _plan(request: TuningRequest) -> _Plan:
     target = chosen.target or "label"
     columns = replace(chosen.columns, static=static)
     data = _read(chosen, chosen.data, columns, target, group=chosen.group)
+    if isinstance(data.batch, StoredSeries):
+        raise InputError(
+            f"each trial of a search holds all series in memory, which a store is not for; give "
+            f"tune a table of some of the series instead of {chosen.data}"
+        )
     assert data.target is not None
     task = choose_task(data.target, chosen.task or "auto")
     preset = chosen.preset or "default"

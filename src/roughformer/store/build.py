@@ -83,6 +83,11 @@ def build_store(
     source = open_source(find_files(data), columns.needed, columns.series_id)
     columns.check(source.schema)
     store = Place.of(out)
+    inside = [file.path for file in source.files if file.path.startswith(f"{store}/")]
+    if inside:
+        raise InputError(
+            f"{inside[0]} is in the store itself: choose an --out that does not lie within the data"
+        )
     options = {
         "layout": _LAYOUT,
         "columns": columns.plain(),

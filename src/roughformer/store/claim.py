@@ -13,7 +13,7 @@ from roughformer.store.manifest import MANIFEST, Manifest
 from roughformer.store.places import Place
 from roughformer.store.shards import is_shard
 
-__all__ = ["SCATTERED", "building", "complete"]
+__all__ = ["MARKER", "SCATTERED", "building", "complete"]
 
 MARKER, SCATTERED = "building.json", "scattered"
 _OURS = re.compile(rf"(shard-\d+\.parquet|{MANIFEST}|{MARKER})(\.[0-9a-f]+\.part)?|{SCATTERED}")
@@ -25,7 +25,11 @@ def complete(store: Place, key: str) -> Manifest | None:
         manifest = Manifest.read(store)
     except (InputError, NotADirectoryError):
         return None
-    return manifest if manifest.key == key else None
+    if manifest.key != key:
+        return None
+    sizes = {store.at(info).name: info.size for info in store.listing()}
+    whole = all(sizes.get(shard.file) == shard.bytes for shard in manifest.shards)
+    return manifest if whole else None
 
 
 @contextmanager
