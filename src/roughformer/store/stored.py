@@ -19,7 +19,7 @@ from roughformer.tokens import Tokenizer
 
 __all__ = ["StoredSeries"]
 
-_SAMPLED_POINTS = 1_000_000
+_SAMPLED_POINTS, _PLACES = 1_000_000, 32
 Array = npt.NDArray[Any]
 Index = npt.NDArray[np.int64]
 
@@ -119,12 +119,16 @@ class StoredSeries:
         return StoredSeries(self.shelf, self.which[which], labels)
 
     def sample(self, n: int) -> "StoredSeries":
-        """At most ``n`` of the series and about a million points, spread evenly over all."""
+        """At most ``n`` of the series and about a million points, from places spread evenly over
+        all: few places, because a row group is read as a whole.
+        """
         totals = self.manifest.totals
         n = min(n, max(int(_SAMPLED_POINTS * totals.series / max(totals.points, 1)), 1))
         if n >= len(self):
             return self
-        return self.part(np.linspace(0, len(self) - 1, n).round().astype(np.int64))
+        each = -(-n // _PLACES)
+        starts = np.linspace(0, len(self) - each, n // each).round().astype(np.int64)
+        return self.part((starts[:, None] + np.arange(each)).ravel())
 
     def shuffled(self, rng: np.random.Generator) -> Index:
         """The numbers 0 ... B-1 in a random order that needs few row groups at a time: row groups
@@ -158,7 +162,8 @@ class StoredSeries:
         if tokenizer is None:
             raise InputError(f"the store {self.shelf.place} holds no tokens")
         wanted = _Wanted(self.shelf, np.atleast_1d(self.which[which]))
-        found = list(wanted.rows(tokens=True))
+        # Only what is wanted of each row group stays in memory.
+        found = [(_some(rows, at), np.arange(len(at))) for rows, at in wanted.rows(tokens=True)]
         inputs = _padded([(rows.tokens, at) for rows, at in found if rows.tokens is not None])
         if tokenizer.config.static:
             held = [rows.static[at] for rows, at in found if rows.static is not None]
@@ -177,6 +182,18 @@ class StoredSeries:
             static_names=self.manifest.static_names or None,
             labels=None if self.labels is None else self.labels[:0],
         )  # fmt: skip
+
+
+def _some(rows: Rows, at: Index) -> Rows:
+    """The tokens and covariates of some of the series, as copies."""
+    held = rows.tokens
+    assert held is not None
+    which = _ranges(held.offsets[at], held.windows[at])
+    offsets = np.concatenate([[0], np.cumsum(held.windows[at])])
+    spectrum = None if held.spectrum is None else held.spectrum[at]
+    tokens = Tokens(held.tokens[which], held.times[which], offsets, spectrum)
+    static = None if rows.static is None else rows.static[at]
+    return Rows(rows.ids[at], 0, None, static, None, tokens)
 
 
 def _padded(parts: list[tuple[Tokens, Index]]) -> dict[str, Array]:
