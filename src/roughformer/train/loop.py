@@ -9,6 +9,7 @@ from typing import Any
 from torch import nn
 
 from roughformer.errors import InputError
+from roughformer.train.clock import now
 from roughformer.train.config import TrainConfig
 from roughformer.train.data import TrainingData
 from roughformer.train.feed import shares
@@ -74,9 +75,9 @@ def train(
     with Progress(verbose and team.first, total) as progress:
         progress.resumed(state.epoch * data.source.n_steps + state.step)
         while not state.finished:
-            since = time.perf_counter()
+            since = now()
             rate = _epoch(trainee, data, config, state, keeper, progress, since)
-            seconds = time.perf_counter() - since
+            seconds = now() - since
             record, best = close_epoch(trainee, data, config, state, seconds, rate, team)
             log.write(record)
             done = state.epoch * data.source.n_steps
@@ -160,12 +161,12 @@ def _epoch(
         state.step += 1
         state.loss_sum += batch.loss * batch.count
         state.loss_count += batch.count
-        now = time.perf_counter()
-        speed = state.loss_count / (state.seconds + now - since)
+        seconds = state.seconds + now() - since
+        speed = state.loss_count / seconds
         progress.step(done + 1, batch.loss, speed, _shown(data.metric, state))
         if batch.save:
             trainee.gather()
-            keeper.save(replace(state, seconds=state.seconds + now - since))
+            keeper.save(replace(state, seconds=seconds))
     return rate
 
 
@@ -174,7 +175,7 @@ def _budget_used(config: TrainConfig, state: TrainState, since: float) -> float:
     if config.max_seconds is None:
         return 0.0
     earlier = sum(record["seconds"] for record in state.history) + state.seconds
-    return float(earlier + time.perf_counter() - since) / config.max_seconds
+    return float(earlier + now() - since) / config.max_seconds
 
 
 def _shown(metric: str, state: TrainState) -> str:
