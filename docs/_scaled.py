@@ -3,10 +3,11 @@
 python docs/_scaled.py
 """
 
-import importlib.util
 import json
 from pathlib import Path
 from typing import Any
+
+from _results import table
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE.parent / "results"
@@ -15,19 +16,6 @@ CORES, PETABYTE = 10_000, 1e15
 DOLLARS_A_CORE_HOUR, DOLLARS_A_GB_MONTH = 0.04, 0.02
 FOOTER_SECONDS, FILE_BYTES = 0.02, 1e9
 ROW_BYTES, ROW_BYTES_A_UNIT, MANIFEST_BYTES = 40, 256e6, 110  # in memory; of a shard's entry
-
-
-def _results() -> Any:
-    """The other generator, for its tables."""
-    spec = importlib.util.spec_from_file_location("_results", HERE / "_results.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-table = _results().table
 
 
 def stores(found: dict[str, Any]) -> str:

@@ -67,6 +67,11 @@ def test_the_tutorials_are_in_the_table_of_contents():
         assert name == "index" or f"\n{name}\n" in listed, f"{name} is not in index.md"
 
 
+@pytest.fixture(autouse=True)
+def scripts_find_each_other(monkeypatch):
+    monkeypatch.syspath_prepend(DOCS)
+
+
 def script(name):
     spec = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
     module = importlib.util.module_from_spec(spec)

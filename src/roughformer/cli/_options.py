@@ -12,12 +12,16 @@ __all__ = [
     "Channel",
     "Channels",
     "Data",
+    "Group",
     "Labels",
     "Run",
     "SeriesId",
     "Static",
+    "Target",
+    "Task",
     "Threads",
     "Time",
+    "Valid",
     "Value",
     "check_place",
     "columns_of",
@@ -75,6 +79,18 @@ Labels = Annotated[
     typer.Option(
         help="Table with one row for each series: its id and its target.", rich_help_panel=_TABLE
     ),
+]
+Target = Annotated[
+    str | None,
+    typer.Option(help="Column (or several: a,b), static covariate, or label (default: label)."),
+]
+Task = Annotated[
+    str | None, typer.Option(help="classification or regression (default: by the target).")
+]
+Valid = Annotated[Path | None, typer.Option(help="Validation series (default: a part of DATA).")]
+Group = Annotated[
+    str | None,
+    typer.Option(help="Column or covariate: no group is both trained on and validated on."),
 ]
 Threads = Annotated[int | None, typer.Option(min=1, help="Threads (default: as torch chooses).")]
 

@@ -13,8 +13,9 @@ from typing import Any
 
 from roughformer.cli._errors import describe
 from roughformer.cli._processes import one_voice
+from roughformer.cli._requests import TrainingRequest
 from roughformer.cli._runs import prepare_run
-from roughformer.cli._training import TrainingRequest, run_training
+from roughformer.cli._training import run_training
 from roughformer.errors import InputError
 from roughformer.ray_cluster import connected
 from roughformer.train.team import ProcessLost

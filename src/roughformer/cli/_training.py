@@ -2,26 +2,19 @@
 
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from roughformer.atomic import write_file
-from roughformer.cli._columns import Columns
-from roughformer.cli._data import Data, read_data
-from roughformer.cli._options import say, words_of
+from roughformer.cli._data import Data
+from roughformer.cli._options import say
+from roughformer.cli._requests import TrainingRequest, named_weights, read_request
 from roughformer.cli._runs import is_restart, started_run, write_json
 from roughformer.cli._scores import figures_of, predictions, scores_of
-from roughformer.cli._settings import (
-    choose_task,
-    estimator_class,
-    read_config,
-    settings_of,
-    to_toml,
-)
+from roughformer.cli._settings import estimator_class, settings_of, to_toml
 from roughformer.errors import InputError
 from roughformer.predictor import Predictor
 from roughformer.report import write_report
@@ -29,35 +22,10 @@ from roughformer.store.stored import StoredSeries
 from roughformer.train.metrics import better
 from roughformer.train.team import current_team
 
-__all__ = ["TrainingRequest", "run_training"]
+__all__ = ["run_training"]
 
 Array = npt.NDArray[Any]
 Shown = tuple[str, dict[str, Array], Array]  # title, predictions, targets
-_OF_RUN = ("target", "group", "task", "preset")  # keys of [data] that are no columns
-
-
-@dataclass(frozen=True)
-class TrainingRequest:
-    """What the user asked for; None: not said."""
-
-    data: Path
-    out: Path
-    columns: Columns = field(default_factory=Columns)
-    target: str | None = None
-    task: str | None = None
-    preset: str | None = None
-    group: str | None = None
-    labels: Path | None = None
-    valid: Path | None = None
-    test: Path | None = None
-    config: Path | None = None
-    flags: dict[str, Any] = field(default_factory=dict)
-    resume: bool = False
-    force: bool = False
-    tensorboard: bool = False
-    quiet: bool = False
-    plots: bool = True
-    command: str = ""
 
 
 def run_training(request: TrainingRequest) -> dict[str, Any]:
@@ -70,34 +38,19 @@ def run_training(request: TrainingRequest) -> dict[str, Any]:
     team = current_team()
     resume = team.once(lambda: request.resume or is_restart(request.out))
     request = replace(request, resume=resume, quiet=request.quiet or not team.first)
-    given = {} if request.config is None else read_config(request.config)
-    chosen = _with_config(request, given.pop("data", {}))
-    static = request.flags.get("static", given.get("static", ()))
-    if not isinstance(static, str | list | tuple):
-        raise InputError(f"static must be names of covariates, got {static!r}")
-    static = words_of(static) if isinstance(static, str) else tuple(static)
-    columns = replace(chosen.columns, static=static)
-    target = chosen.target or "label"
-    data = _read(chosen, chosen.data, columns, target, group=chosen.group)
-    if set(static) & set(words_of(target)):
-        raise InputError(f"{target!r} is the target: it cannot be a static covariate as well")
-    assert data.target is not None
-    task = choose_task(data.target, chosen.task or "auto")
-    settings = settings_of(task, chosen.preset or "default", given, request.flags)
-    known = replace(data.columns, static=())
-    held = None if chosen.valid is None else _read(chosen, chosen.valid, known, target, static)
-    test = None if chosen.test is None else _read(chosen, chosen.test, known, target, static)
+    asked = read_request(request)
+    data, held = asked.data, asked.held
+    settings = settings_of(asked.task, asked.preset, asked.given, request.flags)
     if not request.quiet:
+        what = f"{asked.task} of {asked.about['target']!r}"
         say(f"{len(data.batch)} series, {data.batch.n_points:,} points, "
-            f"{_count(data.batch.channels)}; {task} of {target!r}")  # fmt: skip
+            f"{_count(data.batch.channels)}; {what}")  # fmt: skip
 
-    about = known.plain() | {"target": target, "task": task}
-    about |= {} if chosen.group is None else {"group": chosen.group}
-    text = to_toml(settings, {"data": about})
+    text = to_toml(settings, {"data": asked.about})
     weights = settings.get("class_weight")
     if isinstance(weights, dict):
-        settings = settings | {"class_weight": _named(weights, data.target)}
-    estimator = estimator_class(task)(
+        settings = settings | {"class_weight": named_weights(weights, asked.target)}
+    estimator = estimator_class(asked.task)(
         **settings,
         run_dir=request.out,
         resume=request.resume,
@@ -108,20 +61,20 @@ def run_training(request: TrainingRequest) -> dict[str, Any]:
         team.once(lambda: _begin(request, text, stack))
         estimator.fit(
             data.batch,
-            data.target,
+            asked.target,
             groups=data.groups,
             validation_data=None if held is None else (held.batch, held.target),
         )
     if not team.first:
         return {}
-    estimator.predictor_.facts["data"] = about
+    estimator.predictor_.facts["data"] = asked.about
     estimator.save(request.out / "model")
     index = estimator.validation_index_
     # Of several members each has its own validation part, and the others were trained on it.
     readable = not isinstance(data.batch, StoredSeries) or data.batch.holds_series
     if held is None and readable and len(index) and len(estimator.member_histories_) == 1:
-        held = replace(data, batch=data.batch[index], target=data.target[index])
-    scored = (("validation", held), ("test", test))
+        held = replace(data, batch=data.batch[index], target=asked.target[index])
+    scored = (("validation", held), ("test", asked.test))
     parts = {name: part for name, part in scored if part and _some_known(part.target)}
     return _close(request, estimator, settings, parts, data, time.perf_counter() - started)
 
@@ -141,42 +94,6 @@ def _count(channels: tuple[str, ...]) -> str:
     """Named, because a column of a wide table that is no channel would be seen here."""
     shown = ", ".join(channels[:8]) + (", ..." if len(channels) > 8 else "")
     return f"{len(channels)} channel{'s' if len(channels) != 1 else ''} ({shown})"
-
-
-def _with_config(request: TrainingRequest, said: Any) -> TrainingRequest:
-    """What the table ``[data]`` of the configuration says, where no option does."""
-    if not isinstance(said, dict):
-        raise InputError("data must be a table in the configuration: [data]")
-    wrong = [k for k in _OF_RUN if k in said and not isinstance(said[k], str)]
-    if wrong:
-        raise InputError(f"[data] {wrong[0]} must be a text, got {said[wrong[0]]!r}")
-    columns = Columns.of({k: v for k, v in said.items() if k not in _OF_RUN})
-    found: dict[str, Any] = {k: getattr(request, k) or said.get(k) for k in _OF_RUN}
-    return replace(request, columns=request.columns.over(columns), **found)
-
-
-def _read(
-    request: TrainingRequest,
-    path: Path,
-    columns: Columns,
-    target: str,
-    static: tuple[str, ...] = (),
-    group: str | None = None,
-) -> Data:
-    if static:
-        columns = replace(columns, static=static)
-    data = read_data(path, columns, target=target, group=group, labels=request.labels, lazily=True)
-    for note in data.notes if current_team().first else ():
-        say(f"note: {note}")
-    if len(data.batch) == 0:
-        raise InputError(f"{path} holds no series")
-    return data
-
-
-def _named(weights: dict[Any, float], target: Array) -> dict[Any, float]:
-    """TOML has texts as keys; classes may be numbers."""
-    by_text = {str(label): label for label in np.unique(target).tolist()}
-    return {by_text.get(str(key), key): weight for key, weight in weights.items()}
 
 
 def _keep_config(request: TrainingRequest, text: str) -> None:

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from roughformer.atomic import write_file
-from roughformer.cli._options import say, words_of
-from roughformer.cli._settings import choose_task, read_config, settings_of, to_toml
-from roughformer.cli._training import TrainingRequest, _named, _read, _with_config, run_training
+from roughformer.cli._options import say
+from roughformer.cli._requests import TrainingRequest, named_weights, read_request
+from roughformer.cli._settings import read_config, settings_of, to_toml
+from roughformer.cli._training import run_training
 from roughformer.cli._tuning_report import write_results
 from roughformer.cli._tuning_told import Told
 from roughformer.errors import InputError
@@ -76,7 +77,7 @@ def run_tuning(request: TuningRequest) -> dict[str, Any]:
         settings = plan.settings
         weights = settings.get("class_weight")
         if isinstance(weights, dict):
-            settings = settings | {"class_weight": _named(weights, plan.problem.target)}
+            settings = settings | {"class_weight": named_weights(weights, plan.problem.target)}
         with Told(study, plan.metric, request.trials, work, quiet=quiet) as told:
             search(study, engine, settings, request.trials, told)
         best = study.best
@@ -89,29 +90,19 @@ def run_tuning(request: TuningRequest) -> dict[str, Any]:
 
 
 def _plan(request: TuningRequest) -> _Plan:
-    asked = request.training
-    given = {} if asked.config is None else read_config(asked.config)
-    chosen = _with_config(asked, given.pop("data", {}))
-    static = asked.flags.get("static", given.get("static", ()))
-    if not isinstance(static, str | list | tuple):
-        raise InputError(f"static must be names of covariates, got {static!r}")
-    static = words_of(static) if isinstance(static, str) else tuple(static)
-    target = chosen.target or "label"
-    columns = replace(chosen.columns, static=static)
-    data = _read(chosen, chosen.data, columns, target, group=chosen.group)
+    flags, source = request.training.flags, request.training.data
+    asked = read_request(request.training)
+    data, held, task, preset = asked.data, asked.held, asked.task, asked.preset
     if isinstance(data.batch, StoredSeries):
         raise InputError(
-            f"each trial of a search holds all series in memory, which a store is not for; give "
-            f"tune a table of some of the series instead of {chosen.data}"
+            "each trial of a search holds all series in memory, which a store is not for; give "
+            f"tune a table of some of the series instead of {source}"
         )
-    assert data.target is not None
-    task = choose_task(data.target, chosen.task or "auto")
-    preset = chosen.preset or "default"
 
     def check(name: str, value: Any) -> Any:
         return settings_of(task, preset, {name: value})[name]
 
-    fixed = dict(asked.flags)
+    fixed = dict(flags)
     space: Space | None = None
     if request.space is not None:
         space, more = parse_space(read_config(request.space), check)
@@ -121,26 +112,22 @@ def _plan(request: TuningRequest) -> _Plan:
                 f"{both[0]} is in {request.space} and also fixed by an option; leave one out"
             )
         fixed |= more
-    settings = settings_of(task, preset, given, fixed)
+    settings = settings_of(task, preset, asked.given, fixed)
     settings = _resolved(settings, data.batch)
     if settings["members"] != 1:
         raise InputError(
             "a search compares single models: leave members out, and set it when you train with "
             "best.toml"
         )
-    known = replace(data.columns, static=())
-    held = None if chosen.valid is None else _read(chosen, chosen.valid, known, target, static)
     if held is None and not settings["validation"] > 0:
         raise InputError("a search chooses by validation: set validation above 0, or give --valid")
     if space is None:
         space = default_space(data.batch, settings, fixed)
         if not space:
             raise InputError("every parameter is fixed by --set: nothing is left to search")
-    about = known.plain() | {"target": target, "task": task}
-    about |= {} if chosen.group is None else {"group": chosen.group}
     validation = None if held is None else (held.batch, held.target)
-    problem = Problem(task, data.batch, data.target, data.groups, validation)  # type: ignore[arg-type]
-    return _Plan(problem, settings, space, check_metric(settings["metric"], task), about)
+    problem = Problem(task, data.batch, asked.target, data.groups, validation)  # type: ignore[arg-type]
+    return _Plan(problem, settings, space, check_metric(settings["metric"], task), asked.about)
 
 
 def _resolved(settings: dict[str, Any], batch: SeriesBatch) -> dict[str, Any]:

@@ -20,13 +20,8 @@ def _option(text: str, panel: str, *names: str, **more: Any) -> Any:
 
 def train(
     data: options.Data,
-    target: Annotated[
-        str | None,
-        typer.Option(help="Column (or several: a,b), static covariate, or label (default: label)."),
-    ] = None,
-    task: Annotated[
-        str | None, typer.Option(help="classification or regression (default: by the target).")
-    ] = None,
+    target: options.Target = None,
+    task: options.Task = None,
     out: Annotated[
         Path | None, typer.Option(help="Directory of the run (default: runs/NAME).")
     ] = None,
@@ -35,14 +30,9 @@ def train(
         typer.Option(help="TOML file with parameters of the estimator; flags override it."),
     ] = None,
     preset: Annotated[str | None, typer.Option(help="default or paper; FILE overrides it.")] = None,
-    valid: Annotated[
-        Path | None, typer.Option(help="Validation series (default: a part of DATA).")
-    ] = None,
+    valid: options.Valid = None,
     test: Annotated[Path | None, typer.Option(help="Test series, scored at the end.")] = None,
-    group: Annotated[
-        str | None,
-        typer.Option(help="Column or covariate: no group is both trained on and validated on."),
-    ] = None,
+    group: options.Group = None,
     labels: options.Labels = None,
     series_id: options.SeriesId = None,
     time: options.Time = None,
@@ -129,8 +119,9 @@ def train(
     """
     from roughformer.cli._errors import Interrupted
     from roughformer.cli._processes import one_voice
+    from roughformer.cli._requests import TrainingRequest
     from roughformer.cli._settings import parse_assignments
-    from roughformer.cli._training import TrainingRequest, run_training
+    from roughformer.cli._training import run_training
 
     if engine not in ("local", "ray"):
         raise typer.BadParameter(f"local or ray, not {engine!r}", param_hint="--engine")

@@ -21,23 +21,13 @@ def _option(text: str, panel: str, *names: str, **more: Any) -> Any:
 def tune(
     data: options.Data,
     out: Annotated[Path, typer.Option(help="Directory of the search; it goes on from there.")],
-    target: Annotated[
-        str | None,
-        typer.Option(help="Column (or several: a,b), static covariate, or label (default: label)."),
-    ] = None,
-    task: Annotated[
-        str | None, typer.Option(help="classification or regression (default: by the target).")
-    ] = None,
-    valid: Annotated[
-        Path | None, typer.Option(help="Validation series (default: a part of DATA).")
-    ] = None,
+    target: options.Target = None,
+    task: options.Task = None,
+    valid: options.Valid = None,
     test: Annotated[
         Path | None, typer.Option(help="Test series, scored once, at the end, with the winner.")
     ] = None,
-    group: Annotated[
-        str | None,
-        typer.Option(help="Column or covariate: no group is both trained on and validated on."),
-    ] = None,
+    group: options.Group = None,
     labels: options.Labels = None,
     series_id: options.SeriesId = None,
     time: options.Time = None,
@@ -91,8 +81,8 @@ def tune(
     Continue a killed search with the same command and --resume; with more --trials it goes further.
     """
     from roughformer.cli._errors import Interrupted
+    from roughformer.cli._requests import TrainingRequest
     from roughformer.cli._settings import parse_assignments
-    from roughformer.cli._training import TrainingRequest
     from roughformer.cli._tuning import TuningRequest, run_tuning
     from roughformer.tune.study import PRUNERS
 

@@ -6,6 +6,7 @@ slowed down by its own connection, and nothing of a refused message is applied.
 
 import asyncio
 import math
+from abc import ABC, abstractmethod
 from typing import Any
 
 from fastapi import WebSocket
@@ -34,7 +35,7 @@ _KEYS = {
 }
 
 
-class _Conversation:
+class _Conversation(ABC):
     """Receives, does, answers, until one side has enough."""
 
     def __init__(self, service: Service, outbox: Outbox) -> None:
@@ -74,13 +75,13 @@ class _Conversation:
             told = unexpected(self.service, error)["error"]["message"]
             self.outbox.put(error_message(Refusal(500, told)))
 
+    @abstractmethod
     async def text(self, message: Any) -> None:
         """A message of JSON."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def binary(self, data: bytes) -> None:
         """A message of bytes."""
-        raise NotImplementedError
 
     async def on_streams(self, work: Any) -> Any:
         """In the worker; a socket waits its turn instead of being refused."""
