@@ -9,8 +9,10 @@ all row groups. Then, each in a process of its own:
 2. ``roughformer features`` at depth 2 with 1 and 2 processes, and on Ray with ``--engines``.
 
 Speeds are steady ones: rows between the end of the first unit of work and the end of the last one,
-so the start of processes does not count (``seconds`` has all of it). Peak memory is the sum over
-all processes of a run. Bytes and seconds per million observations are of all processes, by stage.
+so the start of processes does not count (``seconds`` has all of it). Each run stands between two of
+reading, whose mean it is compared with; of several rounds the medians are told. Peak memory is the
+sum over all processes of a run. Bytes and seconds per million observations are of all processes, by
+stage.
 """
 
 import argparse
@@ -18,6 +20,7 @@ import json
 import os
 import platform
 import shutil
+import statistics
 import subprocess
 import sys
 import time
@@ -158,27 +161,30 @@ def measure(options: argparse.Namespace, order: str, console: Console) -> dict[s
     found: dict[str, Any] = {"order": order, "input_bytes_per_million": size / (rows / 1e6)}
     table = Table("", "M obs/s", "of reading", "seconds", "peak MB", *(f"{s} s/M" for s in STAGES))
     for workers in (1, 2):
-        runs = [in_process(kind="read", data=str(data), workers=workers) for _ in range(3)]
-        best = max(runs, key=lambda run: run["speed"])
-        found[f"read {workers}"] = best
-        table.add_row(f"read, {workers}", f"{best['speed'] / 1e6:.2f}", "",
-                      f"{best['seconds']:.1f}", f"{best['peak_bytes'] / 1e6:.0f}")  # fmt: skip
-    for engine in options.engines:
-        for workers in (1, 2):
-            out = options.where / f"store-{order}"
-            runs = []
-            for _ in range(options.rounds):
+        runs = {"read": [in_process(kind="read", data=str(data), workers=workers)]}
+        for _ in range(options.rounds):
+            # Reading before and after: a machine may be faster at one time than at another.
+            for engine in options.engines:
+                out = options.where / f"store-{order}"
                 shutil.rmtree(out, ignore_errors=True)
-                runs.append(in_process(kind="build", data=str(data), out=str(out), engine=engine,
-                                       workers=workers, windows=options.windows))  # fmt: skip
-            best = max(runs, key=lambda run: run["speed"])
-            best["of_reading"] = best["speed"] / found[f"read {workers}"]["speed"]
-            found[f"{engine} {workers}"] = best
-            stages = [f"{best['seconds_per_million'].get(s, 0):.3f}" for s in STAGES]
-            table.add_row(f"{engine}, {workers}", f"{best['speed'] / 1e6:.2f}",
-                          f"{best['of_reading']:.0%}", f"{best['seconds']:.1f}",
-                          f"{best['peak_bytes'] / 1e6:.0f}", *stages)  # fmt: skip
-            shutil.rmtree(out, ignore_errors=True)
+                run = in_process(kind="build", data=str(data), out=str(out), engine=engine,
+                                 workers=workers, windows=options.windows)  # fmt: skip
+                shutil.rmtree(out, ignore_errors=True)
+                runs["read"].append(in_process(kind="read", data=str(data), workers=workers))
+                around = [r["speed"] for r in runs["read"][-2:]]
+                run["of_reading"] = run["speed"] / statistics.mean(around)
+                runs.setdefault(engine, []).append(run)
+        for name, several in runs.items():
+            middle = sorted(several, key=lambda run: run["speed"])[len(several) // 2]
+            found[f"{name} {workers}"] = middle
+            cells = [f"{name}, {workers}", f"{middle['speed'] / 1e6:.2f}"]
+            if name != "read":
+                middle["of_reading"] = statistics.median(run["of_reading"] for run in several)
+            cells.append(f"{middle['of_reading']:.0%}" if name != "read" else "")
+            stages = middle.get("seconds_per_million", {})
+            table.add_row(*cells, f"{middle['seconds']:.1f}", f"{middle['peak_bytes'] / 1e6:.0f}",
+                          *(f"{stages[s]:.3f}" if s in stages else "" for s in STAGES))  # fmt: skip
+    for engine in options.engines:
         found[f"speedup {engine}"] = found[f"{engine} 2"]["speed"] / found[f"{engine} 1"]["speed"]
     console.print(f"{order}: {rows:,} observations, {size / 1e9:.2f} GB of Parquet")
     console.print(table)
@@ -192,7 +198,7 @@ def main() -> None:
     parser.add_argument("--windows", type=json.loads, default=75, help='75 or {"duration": 60}')
     parser.add_argument("--orders", nargs="+", default=["sorted", "shuffled"])
     parser.add_argument("--engines", nargs="+", default=["local"], help="local, ray")
-    parser.add_argument("--rounds", type=int, default=1, help="of which the best counts")
+    parser.add_argument("--rounds", type=int, default=3, help="of which the middle one counts")
     parser.add_argument("--where", type=Path, default=Path("/tmp/roughformer-scale"))
     parser.add_argument("--quick", action="store_true", help="4 million observations")
     parser.add_argument("--keep", action="store_true", help="do not delete the generated data")

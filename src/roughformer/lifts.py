@@ -11,6 +11,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -144,8 +145,15 @@ class ViewLifts:
 def _collect(lifts: Any, view: str) -> ViewLifts:
     if lifts is None:
         lifts = ()
-    if isinstance(lifts, str | Lift):
-        lifts = (lifts,)
+    items = (lifts,) if isinstance(lifts, str | Lift) else tuple(lifts)
+    try:
+        return _collected(items, view)
+    except TypeError:  # without a hash: no lift, which is said
+        return _collected.__wrapped__(items, view)
+
+
+@lru_cache(maxsize=256)
+def _collected(lifts: tuple[Any, ...], view: str) -> ViewLifts:
     found = ViewLifts()
     for item in lifts:
         lift = item

@@ -13,6 +13,7 @@ __all__ = [
     "Clock",
     "Fill",
     "Job",
+    "Lay",
     "Log",
     "Spread",
     "Stream",
@@ -22,7 +23,7 @@ __all__ = [
     "load",
 ]
 
-_ABI = 5
+_ABI = 6
 _P, _L, _I, _D = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32, ctypes.c_double
 
 
@@ -89,6 +90,16 @@ class Thin(ctypes.Structure):
     )
 
 
+class Lay(ctypes.Structure):
+    """``RfLay``."""
+
+    _fields_ = (
+        *((name, _P) for name in ("times", "columns", "times_out", "values_out")),
+        *((name, _L) for name in ("n_rows", "falls")),
+        *((name, _I) for name in ("missing", "infinite", "dtype", "channels")),
+    )
+
+
 class Spread(ctypes.Structure):
     """``RfSpread``."""
 
@@ -146,6 +157,7 @@ def _open() -> ctypes.CDLL | str:
     lib.rf_clock.argtypes = (ctypes.POINTER(Clock),)
     lib.rf_fill.argtypes, lib.rf_fill.restype = (ctypes.POINTER(Fill),), None
     lib.rf_thin.argtypes = (ctypes.POINTER(Thin),)
+    lib.rf_lay.argtypes, lib.rf_lay.restype = (ctypes.POINTER(Lay),), None
     lib.rf_locate.argtypes, lib.rf_locate.restype = (_P, _P, _P, _P, _L, _P), None
     lib.rf_spread.argtypes = (ctypes.POINTER(Spread),)
     lib.rf_between.argtypes = (ctypes.POINTER(Between),)

@@ -6,25 +6,34 @@ once and sorted.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+import pyarrow.types as pt
 
 from roughformer.errors import CapacityError, InputError
 from roughformer.series._columns import run_starts, take_rows
 from roughformer.store.places import Place
 from roughformer.store.sources import Group
 
-__all__ = ["MixedIds", "read_groups", "whole_series"]
+__all__ = ["MixedIds", "Piece", "check_size", "pieces_of", "read_groups", "whole_series"]
 
-_ROWS = 1 << 18  # of a slice: a few MB, which the caches of a processor mostly hold
+_SLICE, _LEAST_ROWS = 8 << 20, 1 << 10  # bytes of a slice: the caches of a processor hold them
 
 
 class MixedIds(Exception):
     """Ids do not ascend within a row group; take it as a whole."""
+
+
+class Piece(NamedTuple):
+    """Rows in which ids ascend: runs of rows with the same id begin at ``starts (R,)``."""
+
+    table: pa.Table
+    ids: Any
+    starts: Any
 
 
 def read_groups(
@@ -42,9 +51,11 @@ def read_groups(
             if whole:
                 found = iter([file.read_row_groups(numbers, list(columns), use_threads=False)])
             else:
+                width = max(group.bytes / group.rows for group in groups[at:end])
                 batches = file.iter_batches(
-                    _ROWS, row_groups=numbers, columns=list(columns), use_threads=False
-                )
+                    max(int(_SLICE / width), _LEAST_ROWS),
+                    row_groups=numbers, columns=list(columns), use_threads=False,
+                )  # fmt: skip
                 found = (pa.Table.from_batches([batch]) for batch in batches)
             for table in found:
                 yield _in_kind(table.select(columns), schema)
@@ -57,62 +68,74 @@ def read_groups(
         at = end
 
 
-def whole_series(
+def pieces_of(
     tables: Iterator[pa.Table],
     series_id: str,
-    memory: int,
     *,
     after: Any = None,
     until: Any = None,
     sort: bool = False,
-) -> Iterator[pa.Table]:
-    """Tables whose ids ascend -> tables of whole series, of those with ``after`` < id <= ``until``.
+) -> Iterator[Piece]:
+    """Tables whose ids ascend, and what they have of the series with ``after`` < id <= ``until``.
 
     ``sort``: rows within a table are sorted by id where they must be, else that is ``MixedIds``.
-    No more than ``memory`` bytes may be held for one series.
+    """
+    newest = None
+    for table in tables:
+        table, starts, ids = _by_id(table, series_id, sort)
+        first = 0 if after is None else int(np.searchsorted(ids, after, "right"))
+        end = len(ids) if until is None else int(np.searchsorted(ids, until, "right"))
+        if first < end:
+            if newest is not None and ids[first] < newest:
+                raise MixedIds
+            newest = ids[end - 1]
+            rows = np.append(starts, len(table))
+            table = table.slice(rows[first], rows[end] - rows[first])
+            yield Piece(table, ids[first:end], starts[first:end] - rows[first])
+        if end < len(ids):  # what comes is beyond, too
+            return
+
+
+def whole_series(pieces: Iterator[Piece], memory: int) -> Iterator[pa.Table]:
+    """``pieces`` in order of their ids -> tables of whole series. No more than ``memory`` bytes may
+    be held for one series.
     """
     held: list[pa.Table] = []  # of the series that may go on
     size, newest = 0, None
-    for table in tables:
-        table, starts, keys = _by_id(table, series_id, sort)
-        first = 0 if after is None else int(np.searchsorted(keys, after, "right"))
-        end = len(keys) if until is None else int(np.searchsorted(keys, until, "right"))
-        over = end < len(keys)  # what comes is beyond, too
-        if first >= end:
-            if over:
-                break
-            continue
-        rows = np.append(starts, len(table))
-        table = table.slice(rows[first], rows[end] - rows[first])
-        starts, keys = starts[first:end] - rows[first], keys[first:end]
-        if newest is not None and keys[0] < newest:
-            raise MixedIds
-        begin = int(starts[np.searchsorted(keys, keys[-1])])  # of the last series
-        if begin if newest is None else keys[-1] != newest:
+    for table, ids, starts in pieces:
+        begin = int(starts[np.searchsorted(ids, ids[-1])])  # of the last series
+        if begin if newest is None else ids[-1] != newest:
             yield pa.concat_tables([*held, table.slice(0, begin)])
             held, size = [], 0
-        newest = keys[-1]
+        newest = ids[-1]
         held.append(table.slice(begin) if not held else table)
         size += held[-1].nbytes
-        if size > memory:
-            raise CapacityError(
-                f"series {newest.item()!r} has {size // 2**20} MB and may go on, more than a "
-                "worker may hold of one series, a quarter of its memory; give more with --memory"
-            )
-        if over:
-            break
+        check_size(newest, size, memory)
     if held:
         yield pa.concat_tables(held)
+
+
+def check_size(series: Any, size: int, memory: int) -> None:
+    """``CapacityError`` if that many bytes of a series are too many."""
+    if size > memory:
+        raise CapacityError(
+            f"series {series.item()!r} has {size // 2**20} MB and may go on, more than a worker "
+            "may hold of one series, a quarter of its memory; give more with --memory"
+        )
 
 
 def _by_id(table: pa.Table, series_id: str, sort: bool) -> tuple[pa.Table, Any, Any]:
     """The table with ids that ascend, where other ids begin, and which."""
     ids = table.column(series_id)
-    starts = run_starts(ids)
-    if sort or len(starts) <= len(table) // 4 + 1:
-        keys = _keys(ids, starts)
-        if (keys[1:] >= keys[:-1]).all():
-            return table, starts, keys
+    if len(ids) and ids.num_chunks == 1 and pt.is_integer(ids.type) and not ids.null_count:
+        array = ids.chunk(0).to_numpy()
+        starts = np.append(0, np.flatnonzero(array[1:] != array[:-1]) + 1)
+        keys = array[starts]
+    else:
+        starts = run_starts(ids)
+        keys = _keys(ids, starts) if sort or len(starts) <= len(table) // 4 + 1 else None
+    if keys is not None and (keys[1:] >= keys[:-1]).all():
+        return table, starts, keys
     if not sort:
         raise MixedIds
     return _by_id(table.take(pc.sort_indices(_decoded(ids))), series_id, sort)

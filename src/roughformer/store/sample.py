@@ -57,7 +57,7 @@ def _some(unit: Unit, recipe: Recipe, series: int, points: int) -> list[SeriesBa
             for _, batch in batches_of(unit, recipe, sort):
                 some = batch[: max(series - sum(map(len, found)), 0)]
                 if len(some):
-                    found.append(some)
+                    found.append(SeriesBatch.concatenate([some]))  # not a view of all of it
                 if sum(map(len, found)) >= series or sum(b.n_points for b in found) >= points:
                     break
             return found

@@ -16,10 +16,11 @@ from roughformer.errors import CapacityError, InputError
 from roughformer.series import SeriesBatch, UnobservedWarning
 from roughformer.store.columns import TableColumns
 from roughformer.store.hashing import numbers_of
+from roughformer.store.laying import laid_series
 from roughformer.store.manifest import ShardInfo, shard_name
 from roughformer.store.places import Place, retrying
 from roughformer.store.plan import BucketUnit, RangeUnit
-from roughformer.store.reading import MixedIds, read_groups, whole_series
+from roughformer.store.reading import MixedIds, pieces_of, read_groups, whole_series
 from roughformer.store.scatter import read_bucket
 from roughformer.store.shards import Rows, Tokens, write_shard
 from roughformer.tokens import Tokenizer
@@ -72,7 +73,7 @@ class Recipe:
         """What a shard has of the series, a bounded number at a time."""
         limits = [0, len(batch)] if tokenizer is None else _limits(batch, tokenizer, self.memory)
         for first, last in pairwise(limits):
-            part = batch[first:last]
+            part = batch if last - first == len(batch) else batch[first:last]
             assert part.ids is not None
             tokens = None
             if tokenizer is not None:
@@ -147,13 +148,12 @@ def batches_of(unit: Unit, recipe: Recipe, sort: bool = False) -> Iterator[tuple
     """The series of a unit, a few MB at a time, each with their number before those without a
     label were left out.
     """
-    for table in _tables(unit, recipe, sort):
-        batch = recipe.columns.batch(table, recipe.origin)
+    for batch in _batches(unit, recipe, sort):
         count = len(batch)
         yield count, batch if recipe.labels is None else recipe.labels.join(batch)
 
 
-def _tables(unit: Unit, recipe: Recipe, sort: bool) -> Iterator[pa.Table]:
+def _batches(unit: Unit, recipe: Recipe, sort: bool) -> Iterator[SeriesBatch]:
     columns, most = recipe.columns, recipe.memory // 4
     if isinstance(unit, BucketUnit):
         for number in range(unit.first, unit.last):
@@ -161,16 +161,19 @@ def _tables(unit: Unit, recipe: Recipe, sort: bool) -> Iterator[pa.Table]:
             if table.nbytes > most:
                 _refuse(f"a bucket of series has {table.nbytes // 2**20} MB")
             if len(table):
-                yield table
+                yield columns.batch(table, recipe.origin)
         return
     if sort:
         size = max(group.bytes for group in unit.groups)
         if size > most:
             _refuse(f"a row group with mixed ids has {size // 2**20} MB")
     tables = read_groups(unit.groups, columns.needed, recipe.schema, whole=sort)
-    yield from whole_series(
-        tables, columns.series_id, most, after=unit.after, until=unit.until, sort=sort
-    )
+    pieces = pieces_of(tables, columns.series_id, after=unit.after, until=unit.until, sort=sort)
+    if columns.wide_alone:
+        yield from laid_series(pieces, columns, recipe.origin, most)
+    else:
+        for table in whole_series(pieces, most):
+            yield columns.batch(table, recipe.origin)
 
 
 def _refuse(what: str) -> None:

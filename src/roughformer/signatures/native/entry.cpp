@@ -209,7 +209,7 @@ int64_t first_not_finite(const T* points, const uint8_t* active, const RfStream*
 
 extern "C" {
 
-int rf_abi_version() { return 5; }
+int rf_abi_version() { return 6; }
 const char* rf_isa() { return isa().name; }
 int rf_isa_count() { return supported(); }
 const char* rf_isa_name(int i) { return i >= 0 && i < supported() ? kIsas[i].name : ""; }
@@ -288,6 +288,8 @@ void rf_fill(const RfFill* job) {
         job->dtype == RF_F32 ? fill_series<float>(job, b) : fill_series<double>(job, b);
   });
 }
+
+void rf_lay(RfLay* job) { kernel_for(job->dtype).lay(job); }
 
 // path.py's locate: the last point at or before each query; queries of a series mostly ascend, so
 // the search starts where the one before ended and doubles its steps.

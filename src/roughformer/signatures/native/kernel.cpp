@@ -348,6 +348,7 @@ static void forward(const RfJob* job, const int64_t* members, int count, void* s
 
 #include "backward.h"
 #include "clock.h"
+#include "lay.h"
 #include "stream.h"
 #if RF_DOUBLE
 #include "spectrum.h"
@@ -356,7 +357,7 @@ static void forward(const RfJob* job, const int64_t* members, int count, void* s
 extern const RfKernel kernel;
 const RfKernel kernel = {LANES,       scratch_bytes, forward,     backward, group_bytes,
                          stream_push, stream_read,   clock_bytes, clock,    stream_close,
-                         thin_bytes,
+                         thin_bytes,  lay,
 #if RF_DOUBLE
                          spread_bytes, spread, between
 #endif

@@ -1,0 +1,64 @@
+// Columns of a table -> rows of a batch, and what is to be seen on the way.
+#pragma once
+#include "abi.h"
+
+#if RF_DOUBLE
+using Bits = uint64_t;
+constexpr Bits kSign = (Bits)1 << 63, kUlpOfExponent = (Bits)1 << 52;
+#else
+using Bits = uint32_t;
+constexpr Bits kSign = (Bits)1 << 31, kUlpOfExponent = (Bits)1 << 23;
+#endif
+
+// Rows a ... b-1 of C columns side by side; C = 0: of as many as `channels` says.
+template <int C>
+static void side_by_side(const void* const* columns, int64_t channels, int64_t a, int64_t b,
+                         S* __restrict out) {
+  if constexpr (C > 0) {
+    const S* column[C];
+    for (int c = 0; c < C; ++c) column[c] = (const S*)columns[c];
+    for (int64_t i = a; i < b; ++i)
+      for (int c = 0; c < C; ++c) out[i * C + c] = column[c][i];
+  } else {
+    for (int64_t c = 0; c < channels; ++c) {
+      const S* column = (const S*)columns[c];
+      for (int64_t i = a; i < b; ++i) out[i * channels + c] = column[i];
+    }
+  }
+}
+
+// A few hundred rows at a time stay in the first cache while they are looked at and laid down.
+static void lay(RfLay* job) {
+  constexpr int64_t kRows = 512;
+  const int64_t n = job->n_rows, C = job->channels;
+  S* out = (S*)job->values_out;
+  const double* t = job->times;
+  const void* const* columns = job->columns;
+  int64_t falls = 0;
+  Bits odd = 0;  // its sign: an exponent was all ones
+  for (int64_t a = 0; a < n; a += kRows) {
+    const int64_t b = a + kRows < n ? a + kRows : n, first = a > 0 ? a : 1;
+    memcpy(job->times_out + a, t + a, (b - a) * sizeof(double));
+    int64_t rises = 0;
+    for (int64_t i = first; i < b; ++i) rises += t[i] > t[i - 1];
+    falls += (b - first) - rises;
+    for (int64_t c = 0; c < C; ++c) {
+      const Bits* bits = (const Bits*)columns[c];
+      for (int64_t i = a; i < b; ++i) odd |= (bits[i] & ~kSign) + kUlpOfExponent;
+    }
+    switch (C) {
+      case 1: side_by_side<1>(columns, C, a, b, out); break;
+      case 2: side_by_side<2>(columns, C, a, b, out); break;
+      case 3: side_by_side<3>(columns, C, a, b, out); break;
+      case 4: side_by_side<4>(columns, C, a, b, out); break;
+      default: side_by_side<0>(columns, C, a, b, out);
+    }
+  }
+  job->falls = falls;
+  job->missing = job->infinite = 0;
+  if (!(odd & kSign)) return;
+  for (int64_t i = 0; i < n * C; ++i) {
+    job->missing |= out[i] != out[i];
+    job->infinite |= out[i] == out[i] && out[i] - out[i] != 0;
+  }
+}
