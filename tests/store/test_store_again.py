@@ -148,3 +148,21 @@ def test_a_table_of_texts_keeps_them(tmp_path):
     assert pq.read_schema(tmp_path / "out" / "shard-00000.parquet").field("series_id").type == (
         pa.string()
     )
+
+
+def test_a_build_that_is_refused_leaves_a_complete_store_as_it_was(tmp_path, data):
+    first = make(data, tmp_path / "out")
+    before = stamps(tmp_path / "out")
+    with pytest.raises(CapacityError, match="the tokens of one series have"):
+        make(data, tmp_path / "out", config=rf.TokenConfig(windows=5, depth=9), memory=1 << 20)
+    after = stamps(tmp_path / "out")
+    after.pop("scattered", None)  # what was done of the work is kept
+    assert after == before
+    again = make(data, tmp_path / "out")
+    assert (again.made, again.manifest) == (0, first.manifest)
+
+
+def test_a_store_within_its_data_is_refused_before_it_is_made(tmp_path, data):
+    with pytest.raises(InputError, match="out is within the data: choose an --out"):
+        make(data, data / "out")
+    assert not (data / "out").exists()

@@ -18,7 +18,13 @@ from roughformer.store.build import Built, Progress, build_store
 from roughformer.store.columns import TableColumns
 from roughformer.store.places import Place
 from roughformer.store.plan import by_id
-from roughformer.store.sources import entries_of, find_files, open_source, schema_of_file
+from roughformer.store.sources import (
+    entries_of,
+    find_files,
+    keys_of,
+    open_source,
+    schema_of_file,
+)
 from roughformer.tokens import TokenConfig
 
 __all__ = ["StoreJob", "token_config"]
@@ -91,7 +97,9 @@ class StoreJob:
         label = self.label if self.labels is None else None
         # A column that is called like the labels of a table of labels holds them, too.
         taken = [name for name in (self.label,) if name is not None]
-        found = resolve(Path(str(files[0])), self.given, list(schema.names), taken)
+        # What directories tell (patient=17/) is the same in all rows of a file: no channel.
+        keys = [name for name in keys_of(files[0]) if name not in schema.names]
+        found = resolve(Path(str(files[0])), self.given, [*schema.names, *keys], [*taken, *keys])
         assert found.series_id is not None
         assert found.time is not None
         channels = found.channels

@@ -83,11 +83,7 @@ def build_store(
     source = open_source(find_files(data), columns.needed, columns.series_id)
     columns.check(source.schema)
     store = Place.of(out)
-    inside = [file.path for file in source.files if file.path.startswith(f"{store}/")]
-    if inside:
-        raise InputError(
-            f"{inside[0]} is in the store itself: choose an --out that does not lie within the data"
-        )
+    _refuse_within(store, data, source)
     options = {
         "layout": _LAYOUT,
         "columns": columns.plain(),
@@ -115,8 +111,8 @@ def build_store(
     )
     run = _Run(store, key, source, recipe, sizes, progress or (lambda *_: None),
                {"engine": engine, "workers": workers, "address": address})  # fmt: skip
-    with building(store, key, afresh):
-        return run.build(config, options)
+    with building(store, key, afresh) as begin:
+        return run.build(config, options, begin)
 
 
 @dataclass
@@ -130,7 +126,9 @@ class _Run:
     engine: dict[str, Any]
     seconds: dict[str, float] = field(default_factory=dict)
 
-    def build(self, config: TokenConfig | None, options: dict[str, Any]) -> Built:
+    def build(
+        self, config: TokenConfig | None, options: dict[str, Any], begin: Callable[[], None]
+    ) -> Built:
         ordered = by_id(self.source.groups)
         units: list[RangeUnit] | list[BucketUnit]
         if ordered is not None:
@@ -144,6 +142,7 @@ class _Run:
             units = bucket_units(places, rows, self._target(fitted))
         self._check_room(fitted.bytes_per_point * self.source.rows)
         work = ShardWork(self.store, self.key, self.recipe, fitted.tokenizer, fitted.columns)
+        begin()
         found = {
             unit.number: finished_shard(self.store / shard_name(unit.number), self.key, unit.number)
             for unit in units
@@ -249,6 +248,18 @@ class _Run:
             shards=tuple(shards),
             roughformer=version("roughformer"),
         )
+
+
+def _refuse_within(store: Place, data: Sequence[Any], source: Source) -> None:
+    """``InputError`` where data lie in the store, or the store in a directory of data: the next
+    build would take its shards for data.
+    """
+    inside = [file.path for file in source.files if file.path.startswith(f"{store}/")]
+    places = [str(Place.of(item)).rstrip("/") for item in data]
+    around = [place for place in places if f"{store}/".startswith(f"{place}/")]
+    if inside or around:
+        what = f"{inside[0]} is in the store" if inside else f"{store} is within the data"
+        raise InputError(f"{what}: choose an --out that does not lie within the data")
 
 
 def _origin(source: Source, columns: TableColumns) -> np.datetime64 | None:

@@ -3,7 +3,7 @@
 import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pyarrow.fs as fs
@@ -33,26 +33,38 @@ def complete(store: Place, key: str) -> Manifest | None:
 
 
 @contextmanager
-def building(store: Place, key: str, afresh: bool = False) -> Iterator[None]:
-    """Hold the directory. From here to the end it has no manifest; a marker tells whose it is.
-    ``afresh``: nothing of an earlier build stays.
+def building(store: Place, key: str, afresh: bool = False) -> Iterator[Callable[[], None]]:
+    """Hold the directory; what is given must be called before the first shard is written. From
+    there to the end the store has no manifest, and a marker tells whose it is. A store that was
+    complete stays so if nothing comes to be written.
+    ``afresh``: nothing of an earlier build is used.
     """
     _refuse_others(store)
     store.make_directory()
     with _locked(store):
-        # Before anything else changes: a manifest must never speak of shards of another build.
-        (store / MANIFEST).remove()
-        (store / MARKER).put(
-            json.dumps({"kind": "roughformer.store.building", "key": key}).encode()
-        )
-        for info in store.listing():
-            shard = afresh and info.path.endswith(".parquet")
-            if shard or info.path.endswith(".part"):
-                store.at(info).remove()
+        there = {store.at(info).name for info in store.listing()}
+        if MANIFEST not in there:
+            _mark(store, key)
+        for name in there:
+            if name.endswith(".part"):
+                (store / name).remove()
         if afresh:
             (store / SCATTERED).remove_directory()
-        yield
+
+        def begin() -> None:
+            # Before anything else changes: a manifest must never speak of another build's shards.
+            (store / MANIFEST).remove()
+            _mark(store, key)
+            for info in store.listing() if afresh else ():
+                if info.path.endswith(".parquet"):
+                    store.at(info).remove()
+
+        yield begin
         (store / MARKER).remove()
+
+
+def _mark(store: Place, key: str) -> None:
+    (store / MARKER).put(json.dumps({"kind": "roughformer.store.building", "key": key}).encode())
 
 
 def _refuse_others(store: Place) -> None:

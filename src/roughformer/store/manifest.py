@@ -28,6 +28,7 @@ class DataFile(_Plain):
     size: int
     modified: int  # nanoseconds since 1970
     fingerprint: str  # of the Parquet footer
+    keys: dict[str, str] = {}  # columns that its path tells: name -> text
 
 
 class ShardInfo(_Plain):

@@ -45,20 +45,22 @@ def read_groups(
         place, end = groups[at].place, at + 1
         while not whole and end < len(groups) and groups[end].place == place:
             end += 1
+        told = dict(groups[at].keys)
+        stored = [name for name in columns if name not in told]
         file = _open(place, columns[0])
         numbers = [group.number for group in groups[at:end]]
         try:
             if whole:
-                found = iter([file.read_row_groups(numbers, list(columns), use_threads=False)])
+                found = iter([file.read_row_groups(numbers, stored, use_threads=False)])
             else:
                 width = max(group.bytes / group.rows for group in groups[at:end])
                 batches = file.iter_batches(
                     max(int(_SLICE / width), _LEAST_ROWS),
-                    row_groups=numbers, columns=list(columns), use_threads=False,
+                    row_groups=numbers, columns=stored, use_threads=False,
                 )  # fmt: skip
                 found = (pa.Table.from_batches([batch]) for batch in batches)
             for table in found:
-                yield _in_kind(table.select(columns), schema)
+                yield _in_kind(_with_told(table, told).select(columns), schema)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
             # Of a file that is elsewhere, this may be the connection.
             if isinstance(error, OSError) and not place.local:
@@ -145,7 +147,8 @@ def _open(place: Place, series_id: str) -> pq.ParquetFile:
     """Texts of ids are read as codes into a dictionary."""
     file = place.open()
     metadata = pq.read_metadata(file)
-    kind = metadata.schema.to_arrow_schema().field(series_id).type
+    schema = metadata.schema.to_arrow_schema()
+    kind = schema.field(series_id).type if series_id in schema.names else pa.null()
     texts = pa.types.is_string(kind) or pa.types.is_large_string(kind)
     return pq.ParquetFile(
         file,
@@ -154,6 +157,16 @@ def _open(place: Place, series_id: str) -> pq.ParquetFile:
         pre_buffer=not place.local,
         page_checksum_verification=True,
     )
+
+
+def _with_told(table: pa.Table, told: dict[str, Any]) -> pa.Table:
+    """With the columns that the path tells: whole numbers, or codes of one text."""
+    for name, value in told.items():
+        column = pa.array(np.full(len(table), 0 if isinstance(value, str) else value))
+        if isinstance(value, str):
+            column = pa.DictionaryArray.from_arrays(column.cast(pa.int32()), [value])
+        table = table.append_column(name, column)
+    return table
 
 
 def _in_kind(table: pa.Table, schema: pa.Schema) -> pa.Table:

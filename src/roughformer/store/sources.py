@@ -1,7 +1,8 @@
 """Parquet files to make a store of: found by path, directory, glob or URI, known by their footers.
 
 Nothing but footers is read here. They tell the columns, the number of rows of each row group and
-the smallest and largest series id in it.
+the smallest and largest series id in it. A column may also be told by a file's path, as partitioned
+data have it: all rows of ``archive/patient=17/part-0.parquet`` have 17 in the column patient.
 """
 
 import hashlib
@@ -9,7 +10,9 @@ import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.fs as fs
@@ -19,12 +22,22 @@ from roughformer.errors import InputError
 from roughformer.store.manifest import DataFile
 from roughformer.store.places import Place, retrying, walk
 
-__all__ = ["Group", "Source", "entries_of", "find_files", "open_source", "schema_of_file"]
+__all__ = [
+    "Group",
+    "Source",
+    "entries_of",
+    "find_files",
+    "keys_of",
+    "open_source",
+    "schema_of_file",
+]
 
 _SUFFIXES = (".parquet", ".pq")
 _TAIL = 1 << 16  # bytes read at once from the end of a file: most footers are shorter
 _AT_ONCE = 16  # footers on their way
 _WILD = re.compile(r"[*?\[]")
+_KEY = re.compile(r"([^/=]+)=([^/]*)")  # of a directory
+_NO_KEY = "__HIVE_DEFAULT_PARTITION__"
 
 
 @dataclass(frozen=True)
@@ -37,6 +50,7 @@ class Group:
     bytes: int
     low: Any = None  # None: not known
     high: Any = None
+    keys: tuple[tuple[str, Any], ...] = ()  # columns that the path tells, the same in all rows
 
 
 @dataclass(frozen=True)
@@ -58,6 +72,16 @@ class _Footer:
     place: Place
     file: DataFile
     metadata: pq.FileMetaData
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        return self.metadata.schema.to_arrow_schema()
+
+    @cached_property
+    def keys(self) -> dict[str, str]:
+        """What the path tells beside the columns."""
+        keys = keys_of(self.place)
+        return {name: text for name, text in keys.items() if name not in self.schema.names}
 
 
 def find_files(data: Sequence[Any]) -> list[Place]:
@@ -89,16 +113,28 @@ def open_source(files: Sequence[Place], columns: Sequence[str], series_id: str) 
     """Read the footers; all files must have the ``columns``, each of one kind."""
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         footers = list(pool.map(_footer, files))
-    schema = _common_schema(footers, columns)
-    groups = [group for footer in footers for group in _groups(footer, columns, series_id)]
+    told_by_paths = {name for footer in footers for name in footer.keys}
+    keys = {name: _kind_of_key(footers, name) for name in columns if name in told_by_paths}
+    schema = _common_schema(footers, columns, keys)
+    groups = [group for footer in footers for group in _groups(footer, columns, series_id, keys)]
     if not groups:
         raise InputError(f"there are no rows in {footers[0].place}; nothing can be made of it")
-    return Source(schema, tuple(footer.file for footer in footers), tuple(groups))
+    told = [
+        footer.file.model_copy(update={"keys": {name: footer.keys[name] for name in keys}})
+        for footer in footers
+    ]
+    return Source(schema, tuple(told), tuple(groups))
 
 
 def schema_of_file(place: Place) -> pa.Schema:
     """Its columns, and what else its writer noted."""
-    return _footer(place).metadata.schema.to_arrow_schema()
+    return _footer(place).schema
+
+
+def keys_of(place: Place) -> dict[str, str]:
+    """What the directories of a path tell: ``patient=17/a.parquet`` -> {"patient": "17"}."""
+    found = (_KEY.fullmatch(part) for part in place.path.split("/")[:-1])
+    return {unquote(key[1]): unquote(key[2]) for key in found if key is not None}
 
 
 def entries_of(files: Sequence[Place], column: str) -> list[str]:
@@ -141,17 +177,38 @@ def _read_footer(place: Place) -> _Footer:
     )
 
 
-def _common_schema(footers: Sequence[_Footer], columns: Sequence[str]) -> pa.Schema:
+def _kind_of_key(footers: Sequence[_Footer], name: str) -> pa.DataType:
+    """Whole numbers, if all files tell such, else texts."""
+    for footer in footers:
+        if footer.keys.get(name, _NO_KEY) == _NO_KEY:
+            raise InputError(
+                f"{name!r} is told by the paths of files ({name}=...), but not by that of "
+                f"{footer.place}"
+            )
+    texts = {footer.keys[name] for footer in footers}
+    # 007 is a name, not a number.
+    whole = all(re.fullmatch(r"0|-?[1-9]\d{0,17}", text) for text in texts)
+    return pa.int64() if whole else pa.string()
+
+
+def _common_schema(
+    footers: Sequence[_Footer], columns: Sequence[str], keys: dict[str, pa.DataType]
+) -> pa.Schema:
     first: pa.Schema | None = None
     for footer in footers:
-        schema = footer.metadata.schema.to_arrow_schema()
-        missing = [name for name in columns if name not in schema.names]
+        schema = footer.schema
+        missing = [name for name in columns if name not in schema.names and name not in keys]
         if missing:
             raise InputError(
                 f"{footer.place} has no column {missing[0]!r}; its columns are "
-                f"{', '.join(map(repr, schema.names))}"
+                f"{', '.join(map(repr, [*schema.names, *footer.keys]))}"
             )
-        chosen = pa.schema([schema.field(name).remove_metadata() for name in columns])
+        chosen = pa.schema(
+            [
+                pa.field(name, keys[name]) if name in keys else schema.field(name).remove_metadata()
+                for name in columns
+            ]
+        )
         first = first or chosen
         for one, other in zip(first, chosen, strict=True):
             if not _alike(one.type, other.type):
@@ -174,10 +231,14 @@ def _alike(one: pa.DataType, other: pa.DataType) -> bool:
     return kinds[0] == kinds[1] or all(texts)
 
 
-def _groups(footer: _Footer, columns: Sequence[str], series_id: str) -> list[Group]:
+def _groups(
+    footer: _Footer, columns: Sequence[str], series_id: str, keys: dict[str, pa.DataType]
+) -> list[Group]:
     metadata = footer.metadata
     paths = {metadata.schema.column(i).path: i for i in range(metadata.num_columns)}
-    wanted = [paths[name] for name in columns]
+    wanted = [paths[name] for name in columns if name not in keys]
+    told = {name: int(footer.keys[name]) if pa.types.is_integer(kind) else footer.keys[name]
+            for name, kind in keys.items()}  # fmt: skip
     found = []
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
@@ -185,8 +246,11 @@ def _groups(footer: _Footer, columns: Sequence[str], series_id: str) -> list[Gro
             continue
         size = sum(group.column(i).total_uncompressed_size for i in wanted)
         # Dictionaries and runs take little room in the file, but are spelled out in memory.
-        size = max(size, 8 * group.num_rows * len(wanted))
-        one = Group(footer.place, number, group.num_rows, size)
+        size = max(size, 8 * group.num_rows * len(columns))
+        one = Group(footer.place, number, group.num_rows, size, keys=tuple(told.items()))
+        if series_id in told:
+            found.append(replace(one, low=told[series_id], high=told[series_id]))
+            continue
         statistics = group.column(paths[series_id]).statistics
         if statistics is not None and statistics.has_null_count and statistics.null_count:
             raise InputError(
