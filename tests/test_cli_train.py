@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from command import SMALL, fails, succeeds
+from roughformer.cli._runs import started_run
 from roughformer.cli._settings import choose_task, parse_assignments, settings_of, to_toml
 from roughformer.errors import InputError
 from roughformer.io import make_sine, write_table
@@ -141,6 +142,34 @@ def test_a_run_is_not_overwritten_unasked(files, tmp_path):
     succeeds(*command, "--force", "--seed", "1")
     assert (out / "model" / "model.safetensors").read_bytes() != before
     assert keep.read_text() == "mine"
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_a_run_is_replaced_when_the_next_one_has_begun(tmp_path, error):
+    def files_of(out):
+        return {str(p.relative_to(out)): p.read_text() for p in out.rglob("*") if p.is_file()}
+
+    out = tmp_path / "run"
+    (out / "model").mkdir(parents=True)
+    old = {"metrics.json": "{}", "model/config.json": "old", "notes.txt": "mine"}
+    for name, text in old.items():
+        (out / name).write_text(text)
+
+    def broken(name):
+        with started_run(out, resume=False, force=True):
+            (out / name).parent.mkdir(exist_ok=True)
+            (out / name).write_text("new")
+            raise error
+
+    with pytest.raises(error):
+        broken("config.toml")
+    assert files_of(out) == old
+    with pytest.raises(error):
+        broken("state/x")
+    assert files_of(out) == {"state/x": "new", "notes.txt": "mine"}
+    with started_run(out, resume=False, force=True):
+        (out / "config.toml").write_text("newer")
+    assert files_of(out) == {"config.toml": "newer", "notes.txt": "mine"}
 
 
 def test_a_run_is_resumed_with_the_same_configuration_only(files, tmp_path):

@@ -32,6 +32,7 @@ _PARTS = (
     "metrics.json", "report.html", "model", "state", "log.jsonl", "log.tmp", "plots", "config.toml",
     "tensorboard", "launch.txt",
 )  # fmt: skip
+_REPLACED = ".replaced"  # where an earlier run waits until the one in its place has begun
 _MEMBER = "member-"  # a directory for each of several models that answer as one
 Estimator = RFormerClassifier | RFormerRegressor
 
@@ -45,7 +46,7 @@ def prepare_run(out: Path, *, resume: bool, force: bool) -> None:
     if resume and (ours or not inside):
         pass  # nothing is touched before it is clear that the run can go on
     elif force:
-        for name in ours:
+        for name in ours - {_REPLACED}:
             _remove(out / name)
     elif "metrics.json" in inside:
         raise InputError(
@@ -83,6 +84,8 @@ def started_run(out: Path, *, resume: bool, force: bool) -> Iterator[None]:
     that the corrected command is not held back by them; what was there before stays.
     """
     made = [path for path in (out, *out.parents) if not path.exists()]
+    if force and not resume:
+        _set_aside(out)
     prepare_run(out, resume=resume, force=force)
     before = {path.name for path in out.iterdir()}
     launch = _launch()
@@ -90,19 +93,40 @@ def started_run(out: Path, *, resume: bool, force: bool) -> Iterator[None]:
         write_file(out / "launch.txt", launch.encode())
     try:
         yield
-    except Exception:
-        if not any(out.glob("state")) and not any(out.glob(f"{_MEMBER}*/state")):
+    except BaseException as error:
+        begun = any(out.glob("state")) or any(out.glob(f"{_MEMBER}*/state"))
+        # What was interrupted may go on from its configuration, unless an earlier run waits.
+        if not begun and (isinstance(error, Exception) or (out / _REPLACED).exists()):
             for path in list(out.iterdir()):
                 if path.name not in before and _is_ours(path.name):
                     _remove(path)
+            _put_back(out)
             with suppress(OSError):  # something else is in there now
                 for path in made:
                     path.rmdir()
         raise
+    finally:
+        _remove(out / _REPLACED)
+
+
+def _set_aside(out: Path) -> None:
+    """The parts of an earlier run into a directory of their own."""
+    ours = [path for path in out.iterdir() if _is_ours(path.name)] if out.is_dir() else []
+    if [path for path in ours if path.name != _REPLACED]:
+        _remove(out / _REPLACED)
+        (out / _REPLACED).mkdir()
+        for path in ours:
+            if path.name != _REPLACED:
+                path.rename(out / _REPLACED / path.name)
+
+
+def _put_back(out: Path) -> None:
+    for path in list((out / _REPLACED).iterdir()) if (out / _REPLACED).is_dir() else ():
+        path.rename(out / path.name)
 
 
 def _is_ours(name: str) -> bool:
-    return name in _PARTS or name.startswith(_MEMBER)
+    return name in (*_PARTS, _REPLACED) or name.startswith(_MEMBER)
 
 
 def _remove(path: Path) -> None:
