@@ -33,7 +33,9 @@ def reproduce(
     ] = None,
     seconds: Annotated[
         float | None,
-        typer.Option(min=1, help="Budget of time of one training (default: of the preset)."),
+        typer.Option(
+            min=1, help="Budget of processor time of one training (default: of the preset)."
+        ),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Directory of the results (default: runs/NAME-PRESET).")

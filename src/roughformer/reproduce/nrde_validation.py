@@ -215,7 +215,7 @@ EXPERIMENT = Experiment(
     about=(
         "Tables 4 and 5 of the paper: Neural RDE with windows of 2 to 24 samples and "
         "log-signatures of depth 2 and 3, scored on validation series; no test series are touched. "
-        "Each training has the same budget of time, its schedule compressed to it."
+        "Each training has the same budget of processor time, its schedule compressed to it."
     ),
     jobs=_jobs,
     run=_run,

@@ -28,9 +28,13 @@ def _words(task: str, model: str, options: dict[str, Any]) -> list[str]:
         f"learning rate {p['learning_rate']:g}",
         f"at most {p['epochs']} epochs",
         "no early stopping" if p["patience"] is None else f"patience {p['patience']}",
-        "no budget of time" if p["max_seconds"] is None else f"at most {p['max_seconds']:g} s",
+        _budget(p["max_seconds"]),
         *(f"{name} {_plain(value)}" for name, value in own.items()),
     ]
+
+
+def _budget(seconds: float | None) -> str:
+    return "no budget of time" if seconds is None else f"at most {seconds:g} s of the processor"
 
 
 def _plain(value: Any) -> str:

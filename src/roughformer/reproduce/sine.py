@@ -186,7 +186,7 @@ EXPERIMENT = Experiment(
     about=(
         "Figure 1 of the paper. 100 classes, 1000 training series (a fifth of them validates), "
         "2000 points each (full preset). Every model has the same loop and batch size; slow ones "
-        "end with their budget of time, their schedule compressed to it."
+        "end with their budget of processor time, their schedule compressed to it."
     ),
     jobs=_jobs,
     run=_run,
