@@ -100,7 +100,8 @@ def numbers(t: Tables) -> dict[str, str]:
             "theory", "Chen's relation",
             "windows as half-open slices of samples (the paper's public code)", "300 windows",
         ),
-        "hr_patient_median": heart("patient", "RFormer", 3),
+        "hr_patient_median": heart("patient", "RFormer, model of rates", 3),
+        **worst_recording(t),
     }  # fmt: skip
     rows = {
         "rformer": "RFormer", "transformer": "Transformer", "gru": "GRU", "ode": "ODE-RNN",
@@ -112,12 +113,29 @@ def numbers(t: Tables) -> dict[str, str]:
         found[f"sine_{name}_dropped"] = sine(row, "dropped")
     rates = {
         "nn": "1-NN on spectra", "mean": "training mean", "rformer": "RFormer",
+        "wide": "RFormer, for known patients", "rates": "RFormer, model of rates",
+        "own_mean": "patient's mean", "own_nearest": "patient's nearest window",
         "peaks": "R-peaks", "periodogram": "periodogram",
     }  # fmt: skip
     for protocol in ("random", "patient"):
         for name, row in rates.items():
             found[f"hr_{protocol}_{name}"] = heart(protocol, row)
             found[f"hr_{protocol}_{name}_dropped"] = heart(protocol, row, 2)
+    return found
+
+
+def worst_recording(t: Tables) -> dict[str, str]:
+    """The recording that is hardest to the model of rates, and what is left without it."""
+    title = "By patient: recordings"
+    table = next((one for one in t.tables("heart-rate") if one.title.startswith(title)), None)
+    name = NOT_RUN if table is None else str(table.rows[0][0])
+    columns = {"rates": "RFormer, model of rates", "peaks": "R-peaks", "mean": "training mean"}
+    found = {"worst": name}
+    for short, column in columns.items():
+        there = table is not None and column in table.columns
+        for what, row in (("of", name), ("without", f"all but {name}")):
+            cell = t.cell("heart-rate", title, row, column) if there else NOT_RUN
+            found[f"{short}_{what}_worst"] = cell
     return found
 
 

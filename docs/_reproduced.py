@@ -10,6 +10,7 @@ from typing import Any
 
 from roughformer.reproduce import NAMES, Selection, Wishes, experiment_of, selected
 from roughformer.reproduce.page import cell_text
+from roughformer.reproduce.results import machines_of
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE.parent / "results" / "reproduce"
@@ -31,17 +32,26 @@ def where(rows: list[dict[str, Any]]) -> str:
     threads = sorted({row["environment"]["threads"] for row in rows})
     return (
         f"*{len(rows)} runs, {sum(row['seconds'] for row in rows) / 3600:.1f} hours of work, "
-        f"{' and '.join(dates)}; {e['machine']}, {e['cores']} cores, "
+        f"{' and '.join(dates)}; {', '.join(machines_of(rows))}; "
         f"{' or '.join(map(str, threads))} threads a run; torch {e['torch']}; commits "
-        f"{', '.join(commits)}.*\n"
+        f"{', '.join(commits)}.{clocks(rows)}*\n"
     )
+
+
+def clocks(rows: list[dict[str, Any]]) -> str:
+    """Of which clock the seconds of epochs are, where rows have both."""
+    wall = sum("clock" not in row["environment"] for row in rows if row.get("history"))
+    trained = sum(bool(row.get("history")) for row in rows)
+    if wall in (0, trained):
+        return ""
+    return f" Seconds of epochs and budgets: of the wall in {wall} runs, else of the processor."
 
 
 def not_run(missing: list[str]) -> list[str]:
     """Lines that were not run: those of a model together."""
     models: dict[str, list[str]] = {}
     for words in missing:
-        found = re.search(r"model ([\w-]+)", words)
+        found = re.search(r"model (.+?)(?:,|$)", words)
         models.setdefault(found.group(1) if found else "", []).append(words)
     told = []
     for model, lines in models.items():

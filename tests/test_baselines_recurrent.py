@@ -97,7 +97,8 @@ def cell_states(model, inputs, evolve):
         h = features.new_zeros(1, model.config.d_model)
         for t in range(int(length)):
             if t:
-                h = evolve(h, inputs["times"][b, t] - inputs["times"][b, t - 1])
+                gap = inputs["times"][b, t] - inputs["times"][b, t - 1]
+                h = evolve(h, model.config.time_range * gap)
             if inputs["tokens"][b, t, c : 2 * c].any():
                 h = model.cell(features[b, t : t + 1], h)
         found.append(h[0])
@@ -151,6 +152,7 @@ def test_own_solvers_are_those_of_torchdiffeq(solver, substeps):
 
     def states(features, tokens, times, mask):
         gap = times.diff(dim=1, prepend=times[:, :1]).where(mask, torch.zeros_like(times))
+        gap = model.config.time_range * gap
         hold = (tokens[..., 2:4] == 0).all(dim=-1) | ~mask
         parts = (features[..., :4], gap, hold)
         return model._solved(*(part.transpose(0, 1) for part in parts)).transpose(0, 1)
@@ -170,7 +172,8 @@ def test_gradients_by_the_adjoint_are_the_direct_ones():
 
 
 def test_solvers_agree_when_steps_are_small():
-    model, inputs, _ = fitted(ode_rnn, SampleEncoder, series(), solver="rk4", substeps=8)
+    small = {"solver": "rk4", "substeps": 8, "time_range": 1.0}
+    model, inputs, _ = fitted(ode_rnn, SampleEncoder, series(), **small)
     exact = like(model, solver="dopri5", substeps=1, rtol=1e-9, atol=1e-11)(**inputs)
     torch.testing.assert_close(model(**inputs), exact, rtol=1e-6, atol=1e-7)
     errors = [
@@ -192,7 +195,8 @@ def test_a_sample_without_observations_moves_the_state_but_is_no_sample():
     times = [0.0, 1.0, 2.0, 4.0]
     values = np.array([[1.0], [2.0], [NAN], [3.0]])
     batch = SeriesBatch.from_arrays([values], [times])
-    model, inputs, encoder = fitted(ode_rnn, SampleEncoder, batch, solver="rk4", substeps=8)
+    small = {"solver": "rk4", "substeps": 8, "time_range": 1.0}
+    model, inputs, encoder = fitted(ode_rnn, SampleEncoder, batch, **small)
     without = SeriesBatch.from_arrays([values[[0, 1, 3]]], [[0.0, 1.0, 4.0]])
     fewer = double(encoder.encode(without))
     # Exact solutions would be equal: f does not depend on time.

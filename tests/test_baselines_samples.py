@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+import roughformer as rf
 from recurrent_cases import NAN, double, fitted, series
 from roughformer import SeriesBatch
 from roughformer.baselines import (
@@ -118,3 +119,24 @@ def test_the_transformer_sees_time_and_not_padding():
     assert (model(**other) - model(**inputs)).abs().max() > 1e-4
     alone = model(**double(encoder.encode(batch[1:])))
     torch.testing.assert_close(model(**inputs)[1:], alone)
+
+
+@pytest.mark.parametrize("model", ["gru", "transformer", "state-space"])
+def test_a_gap_twice_as_long_is_no_outlier_where_gaps_do_not_vary(model):
+    rng = np.random.default_rng(0)
+    x = SeriesBatch.from_tensor(rng.normal(size=(12, 50, 2)).astype(np.float32))
+    y = np.arange(12) % 2
+    estimator = rf.RFormerClassifier(
+        model=model, epochs=1, validation=0, d_model=8, n_heads=2, random_state=0
+    ).fit(x, y)
+    encoder, module = estimator.predictor_.encoder, estimator.predictor_.model
+    at = encoder.names.index("gap")
+    thin = encoder.encode(
+        SeriesBatch.from_tensor(x.values.reshape(12, 50, 2)[:, ::2], t=np.arange(0, 50, 2.0))
+    )
+    with torch.no_grad():
+        one, two = (
+            module.standardize(t)[:, 1:, at] for t in (encoder.encode(x)["tokens"], thin["tokens"])
+        )
+    torch.testing.assert_close(one, torch.zeros_like(one), atol=0.05, rtol=0)
+    torch.testing.assert_close(two, torch.ones_like(two), atol=0.05, rtol=0)

@@ -239,3 +239,13 @@ def test_no_job_reads_the_test_part(rows):
     for job in EXPERIMENT.jobs(Wishes("full")):
         if job["task"] == "sine":
             assert job["data"]["n_test"] == 2  # as few as can be
+
+
+def test_trials_whose_files_are_gone_are_known_from_their_rows(tmp_path):
+    told = {}
+    for number in range(14):
+        parameters = begin_trial(tmp_path / "files", number, GIVEN)
+        again = begin_trial(tmp_path / f"none {number}", number, GIVEN, finished=told)
+        assert again == parameters
+        end_trial(tmp_path / "files", number, parameters, loss_of(parameters))
+        told[number] = (parameters, loss_of(parameters))

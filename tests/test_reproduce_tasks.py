@@ -2,9 +2,13 @@
 
 import json
 
+import numpy as np
 import pytest
 
+from roughformer import SeriesBatch
 from roughformer.reproduce import Wishes, experiment_of
+from roughformer.reproduce.heart_rate import _of_patient
+from roughformer.reproduce.heart_rate_page import MODELS
 from roughformer.reproduce.models import TITLES, own_options
 from roughformer.reproduce.recipes import recipes_note
 
@@ -84,8 +88,8 @@ def test_recipes_tell_what_all_have_once_and_the_rest_by_model():
     note = recipes_note("regression", TITLES, used)
     assert note == (
         "Recipes. All: batches of 32, learning rate 0.002, at most 5 epochs, patience 20, at most "
-        "9 s. RFormer: width 128, 1 layer, views local. GRU, Transformer: width 64, 1 layer. "
-        "State space (S5): width 64, 4 layers."
+        "9 s of the processor. RFormer: width 128, 1 layer, views local. GRU, Transformer: width "
+        "64, 1 layer. State space (S5): width 64, 4 layers."
     )
     assert recipes_note("regression", TITLES, {}) == ""
 
@@ -111,29 +115,43 @@ def test_scores_of_sine_that_are_not_finite_are_dashes(figures):
     assert {tuple(line[1:4]) for line in page.tables[0].rows} == {(None, None, 0)}
 
 
-@pytest.mark.parametrize("broken", [("gru",), ("rformer",), (*TITLES,)])
+@pytest.mark.parametrize("broken", [("gru",), ("rformer",), (*MODELS,)])
 def test_errors_of_heart_rate_that_are_not_finite_are_dashes(broken):
     page = HEART.show(heart_rows(broken=broken), True)
     for line in page.tables[0].rows:
-        name = next((n for n, title in TITLES.items() if title == line[0]), None)
+        name = next((n for n, title in MODELS.items() if title == line[0]), None)
         assert (line[2] is None) == (name in broken)
 
 
 def test_the_papers_figures_have_a_table_of_their_own():
     page = HEART.show(heart_rows(), False)
     (table,) = (t for t in page.tables if "beside the paper's" in t.title)
-    assert ["RFormer", "9.00", "3.04 ± 0.03", "9.00", "3.31 ± 0.05"] in [
-        list(r) for r in table.rows
-    ]
+    name = "RFormer, for known patients"
+    lines = [list(row) for row in table.rows]
+    assert [name, "9.00", "3.04 ± 0.03", "9.00", "3.31 ± 0.05"] in lines
     assert not any("paper" in column for column in page.tables[0].columns)
 
 
 def test_heart_rate_says_who_has_which_recipe():
     notes = [t.note for t in HEART.show(heart_rows(), False).tables if "trained" in t.title]
     assert len(notes) == 2
-    assert "RFormer: width 128, 1 layer, batches of 64" in notes[0]
-    assert "RFormer: the model of rates" in notes[1]
+    assert "RFormer, for known patients: width 128, 1 layer, batches of 64" in notes[0]
+    assert "RFormer, model of rates: the model of rates" in notes[1]
     for note in notes:
         assert "GRU: width 64" in note or "GRU, ODE-RNN: width 64" in note
         assert "were not tuned here" in note
         assert "2,048 steps" in note
+
+
+def test_what_the_training_part_tells_of_a_patient():
+    def part(owner, begins, labels):
+        ids = [f"bidmc{r:02d}:{s:04d}" for r, s in zip(owner, begins, strict=True)]
+        return SeriesBatch.from_tensor(
+            np.zeros((len(owner), 3, 1), np.float32), labels=labels, ids=ids,
+            static=np.array(owner, float)[:, None], static_names=["recording"],
+        )  # fmt: skip
+
+    train = part([1, 1, 1, 2], [0, 30, 60, 0], [60.0, 70.0, 80.0, 100.0])
+    test = part([1, 1, 2, 3], [3, 54, 99, 0], [0.0] * 4)
+    assert _of_patient(train, test, nearest=False).tolist() == [70.0, 70.0, 100.0, 77.5]
+    assert _of_patient(train, test, nearest=True).tolist() == [60.0, 80.0, 100.0, 77.5]

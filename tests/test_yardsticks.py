@@ -191,3 +191,19 @@ def test_what_cannot_be_is_refused_with_words():
         lomb_scargle(batch, [np.nan])
     with pytest.raises(InputError, match="rate must be a positive number of points per second"):
         r_peak_rate(batch, 0, rate=0)
+
+
+def test_sizes_of_the_fourier_transform_are_those_of_the_linear_path():
+    rng = np.random.default_rng(3)
+    times = [np.cumsum(rng.uniform(0.1, 0.4, n)) for n in (30, 17)]
+    values = [rng.normal(size=(len(t), 2)) + 5 for t in times]
+    batch = rf.SeriesBatch.from_arrays(values, times)
+    omega = np.array([0.7, 2.0, 5.5])
+    found = yardsticks.fourier_features(batch, omega, log=False).reshape(2, 2, 3)
+    for b, (t, x) in enumerate(zip(times, values, strict=True)):
+        fine = np.linspace(t[0], t[-1], 200_001)
+        for c in range(2):
+            path = np.interp(fine, t, x[:, c] - x[:, c].mean())
+            wave = np.exp(1j * omega[:, None] * (fine - t[0]))
+            size = np.abs(np.trapezoid(wave * path, fine, axis=1))
+            np.testing.assert_allclose(found[b, c], size / np.sqrt((size**2).sum()), rtol=1e-4)

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from roughformer.baselines import (
     GRU,
@@ -30,7 +31,14 @@ from roughformer.series import SeriesBatch
 from roughformer.tokens import TokenConfig, Tokenizer
 from roughformer.tokens.tempo import TempoEncoder
 
-__all__ = ["ModelKind", "check_options", "kind_of", "kind_of_model", "unused_options"]
+__all__ = [
+    "ModelKind",
+    "check_options",
+    "kind_of",
+    "kind_of_model",
+    "least_scale_of",
+    "unused_options",
+]
 
 Options = dict[str, Any]
 
@@ -204,6 +212,12 @@ def check_options(name: str, own: Any) -> Options:
 def unused_options(name: str, changed: list[str]) -> list[str]:
     """Those of the ``changed`` options of an estimator that the model of that name does not use."""
     return [option for option in changed if option in kind_of(name).unused]
+
+
+def least_scale_of(encoder: Any) -> dict[str, Tensor]:
+    """``{"least_scale": (n_features,)}`` of an encoder that has such, for a model's scaling."""
+    found = getattr(encoder, "least_scale", None)
+    return {} if found is None else {"least_scale": torch.tensor(found)}
 
 
 def kind_of_model(model: nn.Module) -> str:

@@ -18,6 +18,7 @@ from roughformer.errors import InputError
 from roughformer.path import values_at
 from roughformer.series import SeriesBatch
 from roughformer.signatures.spectrum import spectrum_words
+from roughformer.tokens.thinning import thinned
 
 __all__ = [
     "fourier_features",
@@ -67,18 +68,39 @@ def fourier_features(
     batch: SeriesBatch,
     frequencies: npt.ArrayLike,
     *,
+    log: bool = True,
     drop: float = 0.0,
     seed: int = 0,
     series: Any = None,
 ) -> Floats:
     """``(B, C · J)``: log |∫ e^{iωu} dx(u)| of the linear paths at angular frequencies ω ``(J,)``,
     with a floor of 1e-6 of the largest of a series and channel. Dropping as in ``spectrum_words``.
+
+    ``log=False``: |∫ e^{iωu} x(u) du|, by parts, over the root of its squares in a series and
+    channel; x counts from its mean over the samples, frequencies must not be 0.
     """
     words = spectrum_words(batch, frequencies, drop=drop, seed=seed, series=series)
     size = np.hypot(words[..., 0], words[..., 1]).astype(np.float64)  # (B, C, J)
+    if not log:
+        size = np.abs(_transform(thinned(batch, drop, seed, series), words, frequencies))
+        whole = np.sqrt((size**2).sum(axis=2, keepdims=True))
+        scaled = size / np.where(whole > 0, whole, 1.0)
+        return np.asarray(scaled).reshape(len(batch), np.prod(size.shape[1:]))
     top = size.max(axis=2, keepdims=True, initial=0.0)
     floor = np.where(top > 0, 1e-6 * top, 1.0)
     return np.asarray(np.log(np.maximum(size, floor))).reshape(len(batch), np.prod(size.shape[1:]))
+
+
+def _transform(batch: SeriesBatch, words: Any, frequencies: npt.ArrayLike) -> Any:
+    """∫ e^{iωu} x(u) du ``(B, C, J)``, u from each series' start, of its ``words``."""
+    omega = np.asarray(frequencies, dtype=np.float64)
+    values = batch.filled().astype(np.float64)
+    first, last = batch.offsets[:-1], batch.offsets[1:] - 1
+    mean = np.add.reduceat(values, first) / batch.lengths[:, None]
+    start, end = batch.span
+    turned = np.exp(1j * omega * (end - start)[:, None])[:, None, :]  # (B, 1, J)
+    ends = (values[last] - mean)[..., None] * turned - (values[first] - mean)[..., None]
+    return (ends - (words[..., 0] + 1j * words[..., 1])) / (1j * omega)
 
 
 def nearest_neighbour(

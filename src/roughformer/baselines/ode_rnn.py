@@ -2,8 +2,8 @@
 
 Between samples  dh/dt = f(h), f an MLP with tanh; at a sample  h = GRUCell(x, h), x its values
 (the mean where missing) and which of them were observed. A sample without any observation leaves
-the state as it is. Gaps differ between the series of a batch, so all are solved over s in [0, 1]:
-dh/ds = gap f(h).
+the state as it is. Time moves by ``time_range`` over a usual span, as in a Neural CDE. Gaps differ
+between the series of a batch, so all are solved over s in [0, 1]: dh/ds = gap f(h).
 """
 
 from typing import Any, Literal, Self
@@ -12,6 +12,7 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
+from roughformer.baselines.control import TIME_RANGE
 from roughformer.baselines.gru_states import OWN_SOLVERS, gru_states, runge_kutta
 from roughformer.baselines.recurrent import Recurrent, RecurrentConfig
 from roughformer.io._extras import optional
@@ -33,6 +34,7 @@ class ODERNNConfig(RecurrentConfig):
     adjoint: bool = Field(
         False, description="Gradients by the adjoint equation, which stores no steps (torchdiffeq)."
     )
+    time_range: float = Field(TIME_RANGE, gt=0, description="How far time moves over a usual span.")
     rtol: float = Field(1e-3, gt=0, description="Relative tolerance of adaptive solvers.")
     atol: float = Field(1e-4, gt=0, description="Absolute tolerance of adaptive solvers.")
 
@@ -76,7 +78,7 @@ class ODERNN(Recurrent):
     ) -> Tensor:
         """(B, L, F), (B, L) -> (B, L, d). The time before the first sample does not count."""
         c = self.config.n_channels
-        gap = times.diff(dim=1, prepend=times[:, :1])
+        gap = self.config.time_range * times.diff(dim=1, prepend=times[:, :1])
         # A flag that is NaN, hidden for an explanation, stands for the mean as any feature does.
         hold = (tokens[..., c : 2 * c] < 0.5).all(dim=-1)
         if mask is not None:

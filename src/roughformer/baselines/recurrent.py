@@ -75,7 +75,7 @@ class Recurrent(nn.Module):
     @torch.no_grad()
     def fit_scaling(self, inputs: dict[str, Tensor]) -> None:
         """Take the statistics of the training part: those of ``forward``'s inputs."""
-        self.standardize.fit(inputs["tokens"], inputs.get("mask"))
+        self.standardize.fit(inputs["tokens"], inputs.get("mask"), inputs.get("least_scale"))
         if self.embed_static is not None:
             self.standardize_static.fit(inputs["static"])
 

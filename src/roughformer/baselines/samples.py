@@ -38,6 +38,9 @@ class SampleEncoder(BaseModel):
     centre: tuple[float, ...] = Field(
         (), description="Means of the channels in the training series; nothing: 0."
     )
+    usual_gap: float = Field(
+        0.0, ge=0, description="Mean time between samples of the training series, in time_unit."
+    )
 
     @classmethod
     def fit(
@@ -51,16 +54,19 @@ class SampleEncoder(BaseModel):
             raise InputError("a model needs at least one series to be fitted to, got none")
         start, end = batch.span
         span = end - start
+        unit = float(np.median(span[span > 0])) if (span > 0).any() else 1.0
+        gaps = int((batch.lengths - 1).sum())
         fill = cls.model_fields["fill"].default if fill is None else fill
         missing = np.isnan(batch.values)
         seen = np.maximum((~missing).sum(axis=0), 1)
         return cls(
             channels=batch.channels,
             static=static,
-            time_unit=float(np.median(span[span > 0])) if (span > 0).any() else 1.0,
+            time_unit=unit,
             fill=fill,
             ages=fill == "forward" and bool(missing.any()),
             centre=tuple((np.nansum(batch.values, axis=0, dtype=np.float64) / seen).tolist()),
+            usual_gap=float(span.sum()) / gaps / unit if gaps else 0.0,
         )
 
     def n_positions(self, batch: SeriesBatch) -> int:
@@ -82,6 +88,14 @@ class SampleEncoder(BaseModel):
         """For each of them, the number of its channel; the gap has none."""
         each = [(c,) for c in range(len(self.channels))]
         return [*each, *each, (), *(each if self.ages else [])]
+
+    @property
+    def least_scale(self) -> list[float]:
+        """For each of them, what differs by less is alike (0: nothing): on an even grid gaps vary
+        by rounding only, and by that measure one that is twice as long would be beyond all bounds.
+        """
+        c = len(self.channels)
+        return [0.0] * (2 * c) + [self.usual_gap] * (1 + (c if self.ages else 0))
 
     @property
     def n_spectrum(self) -> int:

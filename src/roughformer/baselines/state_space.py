@@ -210,7 +210,7 @@ class StateSpace(nn.Module):
     @torch.no_grad()
     def fit_scaling(self, inputs: dict[str, Tensor]) -> None:
         """Take the statistics of the training part: those of the tokens, and the median gap."""
-        self.standardize.fit(inputs["tokens"], inputs.get("mask"))
+        self.standardize.fit(inputs["tokens"], inputs.get("mask"), inputs.get("least_scale"))
         if self.embed_static is not None:
             self.standardize_static.fit(inputs["static"])
         gaps = _gaps(inputs["times"], inputs.get("mask"))

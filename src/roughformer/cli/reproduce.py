@@ -137,7 +137,7 @@ def _run(
 
         def told(job: Any, row: Any, done: int, every: int) -> None:
             bar.update(task, completed=done)
-            words = ", ".join(str(v) for v in job.values() if isinstance(v, str | int | float))
+            words = work.words_of_job(job)
             state = f"failed: {row['failed']}" if "failed" in row else f"{row['seconds']:.0f} s"
             say(f"[{done}/{every}] {words}: {state}")
 

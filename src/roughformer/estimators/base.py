@@ -22,7 +22,7 @@ from roughformer.estimators.key import training_key
 from roughformer.estimators.parts import Part, Series, held_series, parts_of
 from roughformer.estimators.plan import Plan, plan_of
 from roughformer.estimators.stored_plan import planned_on
-from roughformer.kinds import unused_options
+from roughformer.kinds import least_scale_of, unused_options
 from roughformer.predictor import Predictor, committee_of
 from roughformer.store.stored import StoredSeries
 from roughformer.threads import using_threads
@@ -224,7 +224,7 @@ class RFormerEstimator(FittedEstimator):
             encoder, series, target, config, readers=whole_number(self.readers, "readers", 0),
             rate_like=self._rate_like, to_target=self._to_loss, threads=1,
         )  # fmt: skip
-        model.fit_scaling(source.sample(_FOR_SCALING))
+        model.fit_scaling(source.sample(_FOR_SCALING) | least_scale_of(encoder))
         self._weight = self._class_weight(target)
         if self._task == "classification":
             counts = class_counts(target, plan.model.n_outputs)

@@ -152,7 +152,7 @@ class RFormer(nn.Module):
     @torch.no_grad()
     def fit_scaling(self, inputs: dict[str, Tensor]) -> None:
         """Take the statistics of the training part: those of ``forward``'s inputs."""
-        self.standardize.fit(inputs["tokens"], inputs.get("mask"))
+        self.standardize.fit(inputs["tokens"], inputs.get("mask"), inputs.get("least_scale"))
         if self.standardize_last is not None:
             mask = inputs.get("mask") if self.config.causal else None
             last = self._last(inputs["tokens"], inputs.get("mask"))

@@ -24,8 +24,11 @@ class Scale(nn.Module):
     mean: Tensor
 
     @abstractmethod
-    def fit(self, x: Tensor, mask: Tensor | None = None) -> None:
-        """Take statistics of ``x (..., d)`` where ``mask (...)`` is True and x is known."""
+    def fit(self, x: Tensor, mask: Tensor | None = None, least: Tensor | None = None) -> None:
+        """Take statistics of ``x (..., d)`` where ``mask (...)`` is True and x is known.
+
+        ``least (d,)``: what differs by less is alike, however little the training part varies.
+        """
 
 
 class Standardize(Scale):
@@ -41,10 +44,9 @@ class Standardize(Scale):
         self.register_buffer("scale", torch.ones(n_features))
 
     @torch.no_grad()
-    def fit(self, x: Tensor, mask: Tensor | None = None) -> None:
-        """Mean and standard deviation; a feature that does not vary keeps scale 1, so it becomes 0.
-
-        Sums are in float64.
+    def fit(self, x: Tensor, mask: Tensor | None = None, least: Tensor | None = None) -> None:
+        """Mean and standard deviation, but no scale below ``least``; a feature that does not vary
+        keeps scale 1, so it becomes 0. Sums are in float64.
         """
         rows = _rows(x, mask)
         if len(rows) == 0:
@@ -59,7 +61,10 @@ class Standardize(Scale):
         largest = torch.stack([b.nan_to_num(0.0).abs().amax(dim=0) for b in blocks]).amax(dim=0)
         still = deviation <= 1e-7 * largest
         self.mean.copy_(mean)
-        self.scale.copy_(torch.where(still, torch.ones_like(deviation), deviation))
+        scale = torch.where(still, torch.ones_like(deviation), deviation)
+        if least is not None:
+            scale = torch.where(least > 0, torch.maximum(deviation, least.to(deviation)), scale)
+        self.scale.copy_(scale)
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., d) -> (..., d)."""
@@ -86,7 +91,7 @@ class RankScale(Scale):
         self.register_buffer("scores", torch.zeros(n_features, _KNOTS))
 
     @torch.no_grad()
-    def fit(self, x: Tensor, mask: Tensor | None = None) -> None:
+    def fit(self, x: Tensor, mask: Tensor | None = None, least: Tensor | None = None) -> None:
         """Mid-ranks of what is known; a feature that does not vary becomes 0.
 
         Values that differ by rounding only, 1e-6 of the feature's size, have one rank: ranks would
@@ -135,7 +140,7 @@ class Unscaled(Scale):
         super().__init__()
         self.register_buffer("mean", torch.zeros(n_features))
 
-    def fit(self, x: Tensor, mask: Tensor | None = None) -> None:
+    def fit(self, x: Tensor, mask: Tensor | None = None, least: Tensor | None = None) -> None:
         """Takes no statistics."""
 
     def forward(self, x: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ from roughformer.reproduce.experiment import Experiment, Wishes, key_of
 from roughformer.reproduce.page import write_page
 from roughformer.reproduce.results import Results
 from roughformer.reproduce.runner import run_jobs
-from roughformer.reproduce.selection import Selection, selected
+from roughformer.reproduce.selection import Selection, selected, words_of_job
 
 __all__ = [
     "NAMES",
@@ -17,5 +17,6 @@ __all__ = [
     "key_of",
     "run_jobs",
     "selected",
+    "words_of_job",
     "write_page",
 ]

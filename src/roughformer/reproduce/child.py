@@ -22,7 +22,7 @@ def run_job(name: str, job: Job, where: Path) -> Row:
     """
     from roughformer.reproduce.catalogue import experiment_of
 
-    before = peak_mb()
+    before, around = peak_mb(), environment()  # a checkout may change while the job runs
     with Spending(where) as spending:
         found = experiment_of(name).run(job, where)
     return {
@@ -31,7 +31,7 @@ def run_job(name: str, job: Job, where: Path) -> Row:
         **found,
         **spending.so_far(),
         "peak_mb_before": before,
-        "environment": environment(),
+        "environment": around,
     }
 
 

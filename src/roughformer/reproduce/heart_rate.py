@@ -9,9 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from roughformer.reproduce.experiment import Experiment, Job, Row, Wishes
-from roughformer.reproduce.heart_rate_page import DROPS, PROTOCOLS, YARDSTICKS, show
+from roughformer.reproduce.heart_rate_page import (
+    DROPS,
+    MODELS,
+    OF_PATIENT,
+    PROTOCOLS,
+    YARDSTICKS,
+    show,
+)
 from roughformer.reproduce.models import (
-    TITLES,
     count_parameters,
     fitted,
     history_of,
@@ -27,20 +33,21 @@ _EPOCHS = {"tiny": 1, "quick": 10, "full": 30}
 _MADE_UP = {"tiny": {"n": 30, "length": 250}, "quick": None, "full": None}
 _EVERY = {"tiny": 1, "quick": 8, "full": 1}  # every so many windows of each part
 _MODELS = {
-    "tiny": tuple(TITLES),
-    "quick": ("rformer", "rformer-paper", "gru", "neural-rde"),  # others take longer
-    "full": tuple(TITLES),
+    "tiny": tuple(MODELS),
+    # Others take longer.
+    "quick": ("rformer", "rformer-wide", "rformer-rates", "rformer-paper", "gru", "neural-rde"),
+    "full": tuple(MODELS),
 }
-_FEW = (*YARDSTICKS, "rformer", "gru")  # all of the patient protocol in tiny
+_FEW = (*YARDSTICKS, "rformer-rates", "gru")  # all of the patient protocol in tiny
 # One training at all shares of dropping serves both columns: sampling may change afterwards.
 RECIPES: dict[str, dict[str, Any]] = {
     # New patients: a model that commutes with tempo.
-    "patient": {
+    "rformer-rates": {
         "rate_like": True, "rate_unit": 1 / 60, "warp": 0.26, "drop": (0.0, 0.5), "draws": 2,
         "epochs": 8, "batch_size": 64, "learning_rate": 3e-3,
     },
     # Known patients: an ordinary model, which may recognise them.
-    "random": {
+    "rformer-wide": {
         "drop": (0.0, 0.5), "draws": 3, "epochs": 30, "batch_size": 64, "views": ("local",),
         "d_model": 128, "basepoint": False,
     },
@@ -55,9 +62,10 @@ def _jobs(wishes: Wishes) -> list[Job]:
         few = not wishes.models and (preset, protocol) == ("tiny", "patient")
         for model in _FEW if few else models:
             once = model in YARDSTICKS
-            # RFormer is trained once, at all shares of dropping, and tested at both.
-            drops: tuple[Any, ...] = ("both",) if model == "rformer" else DROPS
-            if preset == "tiny" and model not in _FEW:
+            if model in OF_PATIENT and protocol == "patient":
+                continue
+            drops: tuple[Any, ...] = ("both",) if model in RECIPES else DROPS
+            if preset == "tiny" and model not in (*_FEW, *RECIPES):
                 drops = (0.5,)
             for drop in drops:
                 for seed in range(1 if once else wishes.seeds or _SEEDS[preset]):
@@ -66,17 +74,17 @@ def _jobs(wishes: Wishes) -> list[Job]:
                         "made_up": _MADE_UP[preset], "every": _EVERY[preset],
                     }  # fmt: skip
                     if not once:
-                        job["options"] = _options(wishes, model, protocol, drop)
+                        job["options"] = _options(wishes, model, drop)
                     jobs.append(job)
     return jobs
 
 
-def _options(wishes: Wishes, model: str, protocol: str, drop: Any) -> dict[str, Any]:
+def _options(wishes: Wishes, model: str, drop: Any) -> dict[str, Any]:
     """All have the same budget of time."""
     budget = {"max_seconds": wishes.seconds or _SECONDS[wishes.preset]}
     epochs = _EPOCHS[wishes.preset]
-    if model == "rformer":
-        recipe = RECIPES[protocol]
+    if model in RECIPES:
+        recipe = RECIPES[model]
         return recipe | budget | {"epochs": min(recipe["epochs"], epochs)}
     plain = {"drop": drop, "epochs": epochs, "batch_size": 32, "patience": 10}
     return plain | budget | own_options(model, "heart-rate", drop)
@@ -125,6 +133,8 @@ def _without_learning(name: str, parts: dict[str, Any], drop: float) -> Any:
     mean = yardsticks.training_mean(train.labels, len(test))
     if name == "training mean":
         return mean
+    if name in OF_PATIENT:
+        return _of_patient(train, test, nearest=name != OF_PATIENT[0])
     if drop:
         train, test = train.drop_points(drop, seed=999), test.drop_points(drop, seed=1000)
     per_minute = np.linspace(40, 180, 561)
@@ -136,10 +146,44 @@ def _without_learning(name: str, parts: dict[str, Any], drop: float) -> Any:
         return np.where(np.isnan(found), mean, found)
     if name == "1-NN":
         known, asked = (yardsticks.raw_features(part, 1000) for part in (train, test))
+    elif name == "1-NN on spectra":
+        turns = 2 * np.pi * np.arange(1, 129) / 32.0  # those of a series of 32 s, up to 4 a second
+        known, asked = (
+            yardsticks.fourier_features(part, turns, log=False) for part in (train, test)
+        )
     else:
         turns = 2 * np.pi * np.linspace(0.5, 8, 240)
         known, asked = (yardsticks.fourier_features(part, turns) for part in (train, test))
     return yardsticks.nearest_neighbour(known, train.labels, asked)
+
+
+def _of_patient(train: Any, test: Any, nearest: bool) -> Any:
+    """The mean label of the patient in the training part, or that of its window that is nearest in
+    time; where there is none, the mean of all.
+    """
+    import numpy as np
+
+    labels = np.asarray(train.labels, dtype=float)
+    owner, asked = (np.asarray(part.static)[:, 0] for part in (train, test))
+    begins, begin = (_begins(part) for part in (train, test))
+    found = np.full(len(test), labels.mean())
+    for patient in np.intersect1d(owner, asked):
+        own, wanted = np.flatnonzero(owner == patient), np.flatnonzero(asked == patient)
+        if nearest:
+            which = np.abs(begin[wanted, None] - begins[own]).argmin(axis=1)
+            found[wanted] = labels[own[which]]
+        else:
+            found[wanted] = labels[own].mean()
+    return found
+
+
+def _begins(part: Any) -> Any:
+    """When windows begin in their recordings: ids are ``bidmc07:0123``; made-up ones have none."""
+    import numpy as np
+
+    if part.ids is None:
+        return np.arange(len(part), dtype=float)
+    return np.array([float(str(name).rpartition(":")[2]) for name in part.ids])
 
 
 EXPERIMENT = Experiment(
@@ -153,6 +197,6 @@ EXPERIMENT = Experiment(
     jobs=_jobs,
     run=_run,
     show=show,
-    models=(*YARDSTICKS, *TITLES),
+    models=(*YARDSTICKS, *MODELS),
     needs_data=lambda job: job["made_up"] is None,
 )

@@ -7,6 +7,7 @@ two trials are the paper's choice and our default, and ablations: one option cha
 scores are of the validation part; the test part is never touched here.
 """
 
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -120,13 +121,24 @@ def _run(job: Job, where: Path) -> Row:
         return _scores(job, job["options"], where)
     directory = where.parent / study
     given = [PAPER[job["task"]], _DEFAULT]
-    parameters = begin_trial(directory, job["trial"], given, job["seed"])
+    known = _finished(where.parent.parent / "results.json", study)
+    parameters = begin_trial(directory, job["trial"], given, job["seed"], known)
     options = _base(job["task"], job["tokens"]) | job["options"] | parameters
     found = _scores(job, options | {"views": list(VIEWS[parameters["views"]])}, where)
     # A trial that broke is as bad as can be, for the trials after it.
     loss = math.inf if found["loss"] is None else found["loss"]
     end_trial(directory, job["trial"], parameters, loss)
     return {"parameters": parameters, **found}
+
+
+def _finished(results: Path, study: str) -> dict[int, tuple[dict[str, Any], float | None]]:
+    """Trials of the search that results tell, by number: their files may be elsewhere."""
+    rows = json.loads(results.read_text())["rows"] if results.exists() else []
+    return {
+        row["job"]["trial"]: (row["parameters"], math.inf if row["loss"] is None else row["loss"])
+        for row in rows
+        if "failed" not in row and _study(row["job"]) == study
+    }
 
 
 def _scores(job: Job, options: dict[str, Any], where: Path) -> Row:

@@ -6,6 +6,7 @@ from typing import Any
 from roughformer.errors import InputError
 from roughformer.report import write_report
 from roughformer.reproduce.experiment import Experiment, Page, Row, Table
+from roughformer.reproduce.results import machines_of
 from roughformer.reproduce.selection import Selection
 
 __all__ = ["print_table", "write_page"]
@@ -46,8 +47,7 @@ def _facts(rows: list[Row]) -> dict[str, Any]:
     return {
         "runs": len(rows),
         "measured": dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}",
-        "processor": newest["machine"],
-        "cores": newest["cores"],
+        "machines": machines_of(rows),
         "torch": newest["torch"],
         "commits": sorted({str(row["environment"]["commit"]) for row in rows}),
         "hours of work": sum(row["seconds"] for row in rows) / 3600,

@@ -5,6 +5,7 @@ import os
 import platform
 import subprocess
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from roughformer.atomic import write_file
 from roughformer.errors import InputError
 from roughformer.reproduce.experiment import Job, Row, key_of
 
-__all__ = ["Results", "environment", "finite"]
+__all__ = ["Results", "environment", "finite", "machines_of"]
 
 
 def environment() -> dict[str, Any]:
@@ -26,7 +27,9 @@ def environment() -> dict[str, Any]:
         "python": platform.python_version(),
         "torch": torch.__version__,
         "roughformer": __version__,
-        "commit": _commit(),
+        "commit": _git("rev-parse", "--short", "HEAD"),
+        "changed": bool(_git("status", "--porcelain", "--", ".")),  # since that commit
+        "clock": "processor",  # of budgets and epochs; rows without it: of the wall
         "machine": _processor(),
         "cores": len(os.sched_getaffinity(0))
         if hasattr(os, "sched_getaffinity")
@@ -35,13 +38,19 @@ def environment() -> dict[str, Any]:
     }
 
 
-def _commit() -> str | None:
-    """The commit of the source, if it is a checkout."""
-    here = Path(__file__).resolve().parent
+def machines_of(rows: list[Row]) -> list[str]:
+    """``AMD EPYC, 2 cores (14 runs)``, for each machine that rows were measured on."""
+    count = Counter(
+        f"{row['environment']['machine']}, {row['environment']['cores']} cores" for row in rows
+    )
+    return [f"{machine} ({n} run{'s' if n > 1 else ''})" for machine, n in count.items()]
+
+
+def _git(*command: str) -> str | None:
+    """What git says of the source; None if it is no checkout."""
+    here = Path(__file__).resolve().parents[1]
     try:
-        done = subprocess.run(
-            ["git", "rev-parse", "--short", "HEAD"], cwd=here, capture_output=True, text=True
-        )
+        done = subprocess.run(["git", *command], cwd=here, capture_output=True, text=True)
     except OSError:
         return None
     return done.stdout.strip() or None

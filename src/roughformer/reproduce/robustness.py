@@ -105,10 +105,15 @@ def _options(wishes: Wishes, task: str, model: str) -> dict[str, Any]:
         "patience": None,
     }  # fmt: skip
     if task == "heart-rate" and model in ("rformer", _ALL_RATES):
-        own = {k: v for k, v in RECIPES["random"].items() if k not in ("drop", "draws", "epochs")}
+        own = {
+            k: v for k, v in RECIPES["rformer-wide"].items() if k not in ("drop", "draws", "epochs")
+        }
         found |= {k: list(v) if isinstance(v, tuple) else v for k, v in own.items()}
     if model == _ALL_RATES:
         found["drop"] = [0.0, 0.8]
+    if model == "neural-cde" and task == "heart-rate":
+        # The default skips samples of long series, and would skip as many of those that are left.
+        return found | {"model_options": {"max_steps": None}}
     return found | own_options(model, task)
 
 

@@ -70,15 +70,22 @@ def _distributions(optuna: Any) -> dict[str, Any]:
     }
 
 
-def begin_trial(directory: Path, number: int, given: list[Parameters], seed: int = 0) -> Parameters:
+def begin_trial(
+    directory: Path,
+    number: int,
+    given: list[Parameters],
+    seed: int = 0,
+    finished: dict[int, tuple[Parameters, float | None]] | None = None,
+) -> Parameters:
     """The parameters of a trial: those it began with, or new ones from the trials before it.
 
-    The first trials take what is ``given``.
+    The first trials take what is ``given``. ``finished``: trials that are known from elsewhere,
+    where their files are gone.
     """
     mine = _read(directory, number)
     if mine is not None and mine[1] is None:
         return mine[0]
-    before = [_read(directory, n) for n in range(number)]
+    before = [_read(directory, n) or (finished or {}).get(n) for n in range(number)]
     earlier = [trial for trial in before if trial is not None]
     known = number < len(given)
     parameters = given[number] if known else propose(earlier, 1000 * seed + number)

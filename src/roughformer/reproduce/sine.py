@@ -126,7 +126,7 @@ def _show(rows: list[Row], figures: bool) -> Page:
     columns = [
         "model", "full", "dropped", "seeds", "epochs", "s / epoch", "parameters",
     ]  # fmt: skip
-    sizes = {str(r["job"]["size"]) for r in rows}
+    sizes = {", ".join(f"{k} {v}" for k, v in r["job"]["size"].items()) for r in rows}
     note = (
         "Of the epoch with the best validation. Dropped: training and test series lose half of "
         "their points, drawn anew in each epoch. The paper shows curves only. "
@@ -135,7 +135,7 @@ def _show(rows: list[Row], figures: bool) -> Page:
     return Page(
         tables=[Table("Sine, which frequency? Test accuracy", columns, cells, note)],
         figures=[_figure(rows)] if figures and any(r.get("history") for r in rows) else [],
-        notes=[f"Sizes: {', '.join(sorted(sizes))}."],
+        notes=[f"Sizes: {'; '.join(sorted(sizes))}."],
     )
 
 
