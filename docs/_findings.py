@@ -102,6 +102,7 @@ def numbers(t: Tables) -> dict[str, str]:
         ),
         "hr_patient_median": heart("patient", "RFormer, model of rates", 3),
         **worst_recording(t),
+        **steps_of_rde(t),
     }  # fmt: skip
     rows = {
         "rformer": "RFormer", "transformer": "Transformer", "gru": "GRU", "ode": "ODE-RNN",
@@ -136,6 +137,21 @@ def worst_recording(t: Tables) -> dict[str, str]:
         for what, row in (("of", name), ("without", f"all but {name}")):
             cell = t.cell("heart-rate", title, row, column) if there else NOT_RUN
             found[f"{short}_{what}_worst"] = cell
+    return found
+
+
+def steps_of_rde(t: Tables) -> dict[str, str]:
+    """The best step and depth of Neural RDE on sine and the paper's, and their scores."""
+    found = dict.fromkeys(("nrde_best", "nrde_score", "nrde_paper", "nrde_paper_score"), NOT_RUN)
+    for table in t.tables("nrde-validation"):
+        if not table.title.startswith("Sine"):
+            continue
+        chosen = re.findall(r"step (\d+), depth (\d+)", table.note)
+        scores = {(str(row[0]), str(row[1])): str(row[2]) for row in table.rows}
+        for name, case in zip(("nrde_best", "nrde_paper"), chosen, strict=True):
+            found[name] = f"step {case[0]}, depth {case[1]}"
+        found["nrde_score"] = scores.get(chosen[0], NOT_RUN)
+        found["nrde_paper_score"] = scores.get(chosen[1], NOT_RUN)
     return found
 
 
