@@ -48,8 +48,9 @@ def stores(found: dict[str, Any]) -> str:
         "scatter", "read", "tokens", "write",
     ]  # fmt: skip
     text += table(head, rows)
-    gains = ", ".join(
-        f"{run['order']} {run[name]:.2f}"
+    gains = "; ".join(
+        f"{run['order']}, {name.split()[1]} {run[name]:.2f} (reading alone "
+        f"{run['read 2']['speed'] / run['read 1']['speed']:.2f})"
         for run in found["runs"]
         for name in run
         if name.startswith("speedup")
