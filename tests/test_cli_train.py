@@ -172,6 +172,21 @@ def test_a_run_is_replaced_when_the_next_one_has_begun(tmp_path, error):
     assert files_of(out) == {"config.toml": "newer", "notes.txt": "mine"}
 
 
+def test_a_run_that_waits_outlives_one_that_was_killed_before_it_began(tmp_path):
+    out = tmp_path / "run"
+    (out / ".replaced" / "model").mkdir(parents=True)
+    (out / ".replaced" / "model" / "w").write_text("old")
+    (out / "config.toml").write_text("of the one that was killed")
+
+    def refused():
+        with started_run(out, resume=False, force=True):
+            raise ValueError
+
+    with pytest.raises(ValueError):
+        refused()
+    assert [str(p.relative_to(out)) for p in out.rglob("*") if p.is_file()] == ["model/w"]
+
+
 def test_a_run_is_resumed_with_the_same_configuration_only(files, tmp_path):
     out = tmp_path / "run"
     command = ("train", files / "sine.parquet", *SMALL, "-q", "--out", out)

@@ -166,3 +166,15 @@ def test_a_store_within_its_data_is_refused_before_it_is_made(tmp_path, data):
     with pytest.raises(InputError, match="out is within the data: choose an --out"):
         make(data, data / "out")
     assert not (data / "out").exists()
+
+
+def test_a_marker_that_was_left_behind_goes_with_the_next_run(tmp_path, data):
+    make(data, tmp_path / "out")
+    (tmp_path / "out" / "building.json").write_text("{}")  # killed after the manifest was written
+    assert make(data, tmp_path / "out").made == 0
+    assert not (tmp_path / "out" / "building.json").exists()
+
+
+def test_a_store_where_a_pattern_would_find_it_is_refused(tmp_path, data):
+    with pytest.raises(InputError, match="within the data"):
+        make(tmp_path / "**" / "*.parquet", tmp_path / "out")

@@ -7,7 +7,8 @@ import pytest
 from store_data import COLUMNS, by_time, expect, make, rows_of, shuffled, table, times_mixed, write
 
 import roughformer as rf
-from roughformer.store import TableColumns
+from roughformer.store import TableColumns, reading
+from roughformer.store.plan import Sizes
 
 ORDERS = {"sorted": lambda t: t, "times": times_mixed, "by time": by_time, "shuffled": shuffled}
 
@@ -181,3 +182,36 @@ def test_row_groups_are_small(tmp_path):
     assert max(groups) == 64
     assert sum(groups) == 300
     assert COLUMNS.needed == ("id", "time", "x", "y")
+
+
+def rows(*runs):
+    """A table of runs (id, first time, count)."""
+    ids = np.concatenate([np.full(n, i, getattr(i, "dtype", np.int64)) for i, _, n in runs])
+    time = np.concatenate([t + np.arange(n) for _, t, n in runs]).astype(float)
+    x = np.arange(len(ids), dtype=np.float32)
+    return pa.table({"id": ids, "time": time, "x": x, "y": -x})
+
+
+def write_groups(path, groups):
+    with pq.ParquetWriter(path, groups[0].schema) as writer:
+        for group in groups:
+            writer.write_table(group)
+
+
+def points_of(tmp_path, groups):
+    write_groups(tmp_path / "a.parquet", groups)
+    make(tmp_path / "a.parquet", tmp_path / "out", series=True, sizes=Sizes(rows=1))
+    return {key: len(row[0].times) for key, row in rows_of(tmp_path / "out")[1].items()}
+
+
+def test_ids_mixed_beyond_what_a_unit_reads_lose_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(reading, "_SLICE", 1)  # slices of 1,024 rows
+    first = rows((4, 0, 10), (5, 0, 10))
+    second = rows((5, 100, 1500), (6, 0, 1500), (5, 5000, 100), (7, 0, 10))
+    assert points_of(tmp_path, [first, second]) == {4: 10, 5: 1610, 6: 1500, 7: 10}
+
+
+def test_large_ids_are_compared_exactly(tmp_path):
+    a, b, c = (np.uint64(2**62 + k) for k in (1, 2, 3))
+    groups = [rows((a, 0, 10)), rows((a, 50, 5), (b, 0, 10)), rows((c, 0, 5))]
+    assert points_of(tmp_path, groups) == {int(a): 15, int(b): 10, int(c): 5}

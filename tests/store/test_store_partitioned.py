@@ -91,3 +91,27 @@ def test_the_command_takes_them(tmp_path):
     )
     assert "no column 'nobody'" in failed
     assert "'year', 'id'" in failed
+
+
+def test_a_column_that_looks_like_an_id_goes_before_a_directory(tmp_path):
+    data = table(4).drop_columns(["age", "kind"]).rename_columns(["patient", "time", "x", "y"])
+    where = tmp_path / "id=5"
+    where.mkdir()
+    pq.write_table(data, where / "a.parquet")
+    succeeds("features", where / "a.parquet", "--out", tmp_path / "out", "--windows", "4")
+    manifest, found = rows_of(tmp_path / "out")
+    assert sorted(found) == [0, 3, 6, 9]
+    assert manifest.channels == ("x", "y")
+
+
+def test_channels_may_be_told_by_directories(tmp_path):
+    for name in ("hr", "bp"):
+        (tmp_path / f"channel={name}").mkdir()
+        rows = pa.table({"id": [1, 1, 2], "t": [0.0, 1.0, 0.0], "value": [1.0, 2.0, 3.0]})
+        pq.write_table(rows, tmp_path / f"channel={name}" / "a.parquet")
+    options = ("--channel", "channel", "--value", "value", "--windows", "2", "--workers", "1")
+    succeeds("features", tmp_path, "--out", tmp_path.parent / "o7", *options)
+    assert set(rows_of(tmp_path.parent / "o7")[0].channels) == {"hr", "bp"}
+    wrong = ("--channel", "nobody", *options[2:])
+    text = fails("features", tmp_path, "--out", tmp_path.parent / "o8", *wrong)
+    assert "has no column 'nobody'" in text

@@ -94,9 +94,8 @@ def started_run(out: Path, *, resume: bool, force: bool) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        begun = any(out.glob("state")) or any(out.glob(f"{_MEMBER}*/state"))
         # What was interrupted may go on from its configuration, unless an earlier run waits.
-        if not begun and (isinstance(error, Exception) or (out / _REPLACED).exists()):
+        if not _begun(out) and (isinstance(error, Exception) or (out / _REPLACED).exists()):
             for path in list(out.iterdir()):
                 if path.name not in before and _is_ours(path.name):
                     _remove(path)
@@ -104,25 +103,36 @@ def started_run(out: Path, *, resume: bool, force: bool) -> Iterator[None]:
             with suppress(OSError):  # something else is in there now
                 for path in made:
                     path.rmdir()
+        if _begun(out):
+            _remove(out / _REPLACED)
         raise
-    finally:
-        _remove(out / _REPLACED)
+    _remove(out / _REPLACED)
+
+
+def _begun(out: Path) -> bool:
+    """Whether a state of a training is there."""
+    return any(out.glob("state")) or any(out.glob(f"{_MEMBER}*/state"))
 
 
 def _set_aside(out: Path) -> None:
     """The parts of an earlier run into a directory of their own."""
     ours = [path for path in out.iterdir() if _is_ours(path.name)] if out.is_dir() else []
-    if [path for path in ours if path.name != _REPLACED]:
+    parts = [path for path in ours if path.name != _REPLACED]
+    if (out / _REPLACED).exists() and not _begun(out):
+        for path in parts:  # traces of a run that was killed before it began: the other one counts
+            _remove(path)
+    elif parts:
         _remove(out / _REPLACED)
         (out / _REPLACED).mkdir()
-        for path in ours:
-            if path.name != _REPLACED:
-                path.rename(out / _REPLACED / path.name)
+        for path in parts:
+            path.rename(out / _REPLACED / path.name)
 
 
 def _put_back(out: Path) -> None:
     for path in list((out / _REPLACED).iterdir()) if (out / _REPLACED).is_dir() else ():
+        _remove(out / path.name)
         path.rename(out / path.name)
+    _remove(out / _REPLACED)
 
 
 def _is_ours(name: str) -> bool:

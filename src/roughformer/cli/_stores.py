@@ -99,7 +99,13 @@ class StoreJob:
         taken = [name for name in (self.label,) if name is not None]
         # What directories tell (patient=17/) is the same in all rows of a file: no channel.
         keys = [name for name in keys_of(files[0]) if name not in schema.names]
-        found = resolve(Path(str(files[0])), self.given, [*schema.names, *keys], [*taken, *keys])
+        path, names = Path(str(files[0])), list(schema.names)
+        try:
+            found = resolve(path, self.given, names, taken)
+        except InputError:
+            found = resolve(path, self.given, [*names, *keys], [*taken, *keys])
+        if found.series_id in keys:
+            say(f"note: series are told by directories, {found.series_id}=...")
         assert found.series_id is not None
         assert found.time is not None
         channels = found.channels

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from roughformer.errors import CapacityError, InputError
 from roughformer.series._columns import stamps
-from roughformer.store.claim import SCATTERED, building, complete
+from roughformer.store.claim import MARKER, SCATTERED, building, complete
 from roughformer.store.columns import TableColumns
 from roughformer.store.engines import Engine, run_units
 from roughformer.store.manifest import Manifest, Totals, hash_of, shard_name
@@ -98,6 +98,7 @@ def build_store(
     key = hash_of({"data": seen, "options": options})
     manifest = complete(store, key)
     if manifest is not None and not afresh:
+        (store / MARKER).remove()  # of a build that was killed after its last word
         return Built(manifest, kept=len(manifest.shards))
     recipe = Recipe(
         columns=columns,
@@ -110,7 +111,7 @@ def build_store(
         memory=memory,
     )
     run = _Run(store, key, source, recipe, sizes, progress or (lambda *_: None),
-               {"engine": engine, "workers": workers, "address": address})  # fmt: skip
+               {"engine": engine, "workers": workers, "address": address}, afresh)  # fmt: skip
     with building(store, key, afresh) as begin:
         return run.build(config, options, begin)
 
@@ -124,6 +125,7 @@ class _Run:
     sizes: Sizes
     progress: Progress
     engine: dict[str, Any]
+    afresh: bool
     seconds: dict[str, float] = field(default_factory=dict)
 
     def build(
@@ -221,6 +223,8 @@ class _Run:
         if not self.store.local:
             return
         free = shutil.disk_usage(self.store.path).free
+        if self.afresh:  # old shards go first
+            free += sum(i.size or 0 for i in self.store.listing() if i.path.endswith(".parquet"))
         if need / 2 > free:
             raise CapacityError(
                 f"the store needs about {need / 1e9:.3g} GB and the disk of {self.store} has "
@@ -256,6 +260,8 @@ def _refuse_within(store: Place, data: Sequence[Any], source: Source) -> None:
     """
     inside = [file.path for file in source.files if file.path.startswith(f"{store}/")]
     places = [str(Place.of(item)).rstrip("/") for item in data]
+    # A pattern with ** takes all that is below its fixed part.
+    places = [place.split("**")[0].rstrip("/") for place in places]
     around = [place for place in places if f"{store}/".startswith(f"{place}/")]
     if inside or around:
         what = f"{inside[0]} is in the store" if inside else f"{store} is within the data"

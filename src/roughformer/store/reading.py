@@ -19,7 +19,15 @@ from roughformer.series._columns import run_starts, take_rows
 from roughformer.store.places import Place
 from roughformer.store.sources import Group
 
-__all__ = ["MixedIds", "Piece", "check_size", "pieces_of", "read_groups", "whole_series"]
+__all__ = [
+    "MixedIds",
+    "Piece",
+    "check_rest",
+    "check_size",
+    "pieces_of",
+    "read_groups",
+    "whole_series",
+]
 
 _SLICE, _LEAST_ROWS = 8 << 20, 1 << 10  # bytes of a slice: the caches of a processor hold them
 
@@ -79,14 +87,15 @@ def pieces_of(
     sort: bool = False,
 ) -> Iterator[Piece]:
     """Tables whose ids ascend, and what they have of the series with ``after`` < id <= ``until``.
+    Nothing is read beyond those: see ``check_rest``.
 
     ``sort``: rows within a table are sorted by id where they must be, else that is ``MixedIds``.
     """
     newest = None
     for table in tables:
         table, starts, ids = _by_id(table, series_id, sort)
-        first = 0 if after is None else int(np.searchsorted(ids, after, "right"))
-        end = len(ids) if until is None else int(np.searchsorted(ids, until, "right"))
+        first = 0 if after is None else _beyond(ids, after)
+        end = len(ids) if until is None else _beyond(ids, until)
         if first < end:
             if newest is not None and ids[first] < newest:
                 raise MixedIds
@@ -96,6 +105,24 @@ def pieces_of(
             yield Piece(table, ids[first:end], starts[first:end] - rows[first])
         if end < len(ids):  # what comes is beyond, too
             return
+
+
+def _beyond(ids: Any, bound: Any) -> int:
+    """How many of the ascending ``ids`` are at most ``bound``."""
+    # A bound of another kind would be compared in float64, which does not hold large ids.
+    exact = ids.dtype.type(bound) if ids.dtype.kind in "iu" else bound
+    return int(np.searchsorted(ids, exact, "right"))
+
+
+def check_rest(groups: Sequence[Group], series_id: str, schema: pa.Schema, until: Any) -> None:
+    """``MixedIds`` unless ids ascend in the row groups that go on beyond ``until``: if they do not,
+    more rows of the series before may come after what ``pieces_of`` reads.
+    """
+    own = pa.schema([schema.field(series_id)])
+    for group in groups:
+        if group.high > until:
+            for table in read_groups([group], (series_id,), own, whole=True):
+                _by_id(table, series_id, sort=False)
 
 
 def whole_series(pieces: Iterator[Piece], memory: int) -> Iterator[pa.Table]:

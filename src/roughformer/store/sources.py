@@ -142,7 +142,17 @@ def entries_of(files: Sequence[Place], column: str) -> list[str]:
     found: dict[str, None] = {}
     for place in files:
         with place.open() as stream:
-            file = pq.ParquetFile(stream, read_dictionary=[column])
+            metadata = pq.read_metadata(stream)
+            names = metadata.schema.to_arrow_schema().names
+            if column not in names:
+                if column not in keys_of(place):
+                    raise InputError(
+                        f"{place} has no column {column!r}; its columns are "
+                        f"{', '.join(map(repr, names))}"
+                    )
+                found[keys_of(place)[column]] = None
+                continue
+            file = pq.ParquetFile(stream, metadata=metadata, read_dictionary=[column])
             for number in range(file.num_row_groups):
                 entries = file.read_row_group(number, [column], use_threads=False).column(0)
                 found |= dict.fromkeys(str(e) for e in entries.unique().to_pylist())
@@ -180,6 +190,11 @@ def _read_footer(place: Place) -> _Footer:
 def _kind_of_key(footers: Sequence[_Footer], name: str) -> pa.DataType:
     """Whole numbers, if all files tell such, else texts."""
     for footer in footers:
+        if name in footer.schema.names:
+            raise InputError(
+                f"{name!r} is a column of {footer.place}, and told by the paths of other files; "
+                "write them alike"
+            )
         if footer.keys.get(name, _NO_KEY) == _NO_KEY:
             raise InputError(
                 f"{name!r} is told by the paths of files ({name}=...), but not by that of "

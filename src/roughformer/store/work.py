@@ -20,7 +20,7 @@ from roughformer.store.laying import laid_series
 from roughformer.store.manifest import ShardInfo, shard_name
 from roughformer.store.places import Place, retrying
 from roughformer.store.plan import BucketUnit, RangeUnit
-from roughformer.store.reading import MixedIds, pieces_of, read_groups, whole_series
+from roughformer.store.reading import MixedIds, check_rest, pieces_of, read_groups, whole_series
 from roughformer.store.scatter import read_bucket
 from roughformer.store.shards import Rows, Tokens, write_shard
 from roughformer.tokens import Tokenizer
@@ -167,6 +167,8 @@ def _batches(unit: Unit, recipe: Recipe, sort: bool) -> Iterator[SeriesBatch]:
         size = max(group.bytes for group in unit.groups)
         if size > most:
             _refuse(f"a row group with mixed ids has {size // 2**20} MB")
+    else:
+        check_rest(unit.groups, columns.series_id, recipe.schema, unit.until)
     tables = read_groups(unit.groups, columns.needed, recipe.schema, whole=sort)
     pieces = pieces_of(tables, columns.series_id, after=unit.after, until=unit.until, sort=sort)
     if columns.wide_alone:
