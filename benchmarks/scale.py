@@ -9,10 +9,10 @@ all row groups. Then, each in a process of its own:
 2. ``roughformer features`` at depth 2 with 1 and 2 processes, and on Ray with ``--engines``.
 
 Speeds are steady ones: rows between the end of the first unit of work and the end of the last one,
-so the start of processes does not count (``seconds`` has all of it). Each run stands between two of
-reading, whose mean it is compared with; of several rounds the medians are told. Peak memory is the
-sum over all processes of a run. Bytes and seconds per million observations are of all processes, by
-stage.
+so the start of processes does not count (``seconds`` has all of it; Ray's workers have made a few
+shards before). Each run stands between two of reading, whose mean it is compared with; of several
+rounds the medians are told. Peak memory is the sum over all processes of a run. Bytes and seconds
+per million observations are of all processes, by stage.
 """
 
 import argparse
@@ -88,6 +88,9 @@ def build(data: str, out: str, workers: int, engine: str, windows: Any) -> dict[
     from roughformer.store import TableColumns, build_store
     from roughformer.tokens import TokenConfig
 
+    columns, config = TableColumns("id", "time", COLUMNS[2:]), TokenConfig(windows=windows, depth=2)
+    if engine == "ray":
+        _warm(data, f"{out}-warm", columns, config, workers)
     stages: dict[str, Steady] = {}
 
     def tell(stage: str, done: int, total: int) -> None:
@@ -97,8 +100,8 @@ def build(data: str, out: str, workers: int, engine: str, windows: Any) -> dict[
 
     start = time.perf_counter()
     built = build_store(
-        [data], out, TableColumns("id", "time", COLUMNS[2:]), TokenConfig(windows=windows, depth=2),
-        workers=workers, engine=engine, progress=tell,  # type: ignore[arg-type]
+        [data], out, columns, config, workers=workers, engine=engine,  # type: ignore[arg-type]
+        progress=tell,
     )  # fmt: skip
     seconds = time.perf_counter() - start
     totals, shards = built.manifest.totals, built.manifest.shards
@@ -118,15 +121,29 @@ def build(data: str, out: str, workers: int, engine: str, windows: Any) -> dict[
     }
 
 
+def _warm(data: str, out: str, columns: Any, config: Any, workers: int) -> None:
+    """A cluster on this machine, whose workers have started: that takes seconds each, one after the
+    other, which would hide the speed of a build of as many seconds.
+    """
+    import ray
+
+    from roughformer.store import build_store
+
+    ray.init(address="local", include_dashboard=False, logging_level="ERROR", log_to_driver=False)
+    some = sorted(Path(data).glob("*.parquet"))[:4]
+    build_store(some, out, columns, config, workers=workers, engine="ray")
+    shutil.rmtree(out)
+
+
 def in_process(**job: Any) -> dict[str, Any]:
     """A run in a process of its own, with the peak of the memory of it and all its children."""
-    command = [sys.executable, __file__, "--run", json.dumps(job)]
+    command = [sys.executable, os.path.abspath(__file__), "--run", json.dumps(job)]
     env = {**os.environ, "OMP_NUM_THREADS": "1"}
     run = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env)
     peak = 0
     while run.poll() is None:
         peak = max(peak, _resident(run.pid))
-        time.sleep(0.02)
+        time.sleep(0.1)
     assert run.stdout is not None
     text = run.stdout.read()
     if run.returncode:
@@ -135,21 +152,19 @@ def in_process(**job: Any) -> dict[str, Any]:
 
 
 def _resident(root: int) -> int:
-    """Bytes in memory of a process and all below it."""
-    parents, sizes = {}, {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
-            except OSError:
-                continue
-            parents[int(entry.name)], sizes[int(entry.name)] = int(fields[1]), int(fields[21])
-    wanted = {root}
-    while True:
-        more = {pid for pid, parent in parents.items() if parent in wanted} - wanted
-        if not more:
-            return sum(sizes.get(pid, 0) for pid in wanted) * os.sysconf("SC_PAGE_SIZE")
-        wanted |= more
+    """Bytes in memory of a process and all below it. Only these are looked at: a look at all
+    processes, often, would take part of a core from those that are measured.
+    """
+    try:
+        pages = int(Path(f"/proc/{root}/statm").read_text().split()[1])
+        below = [
+            int(child)
+            for task in os.listdir(f"/proc/{root}/task")
+            for child in Path(f"/proc/{root}/task/{task}/children").read_text().split()
+        ]
+    except OSError:  # it has ended
+        return 0
+    return pages * os.sysconf("SC_PAGE_SIZE") + sum(map(_resident, below))
 
 
 def measure(options: argparse.Namespace, order: str, console: Console) -> dict[str, Any]:

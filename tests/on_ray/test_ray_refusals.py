@@ -25,7 +25,7 @@ def test_a_missing_package_is_named_with_its_extra(data, tmp_path, command):
 @pytest.mark.parametrize("address", ["127.0.0.1:9", "ray://127.0.0.1:9"])
 @pytest.mark.parametrize("command", ["tune", "train"])
 def test_an_address_where_nobody_answers_is_named(data, tmp_path, command, address):
-    pytest.importorskip("ray.data", reason="ray is missing: pip install 'roughformer[ray]'")
+    pytest.importorskip("ray.train", reason="ray is missing: pip install 'roughformer[ray]'")
     out = tmp_path / "out"
     said = fails(command, data, "--out", out, "--engine", "ray", "--address", address, "-q")
     assert f"no Ray cluster answers at '{address}'" in said
@@ -33,7 +33,7 @@ def test_an_address_where_nobody_answers_is_named(data, tmp_path, command, addre
 
 
 def test_features_name_the_silent_address_too(tmp_path):
-    pytest.importorskip("ray.data", reason="ray is missing: pip install 'roughformer[ray]'")
+    pytest.importorskip("ray.train", reason="ray is missing: pip install 'roughformer[ray]'")
     write_table(make_sine(12, n_classes=2, length=30), tmp_path / "rows.parquet")
     where = ["--out", tmp_path / "store", "--engine", "ray", "--address", "127.0.0.1:9"]
     said = fails("features", tmp_path / "rows.parquet", "--windows", 4, *where)

@@ -139,6 +139,8 @@ def test_native_laying_is_what_numpy_does(isa, dtype, channels):
                 columns = [rng.normal(size=n).astype(dtype) for _ in range(channels)]
                 for value in odd[: n or 0]:
                     columns[rng.integers(channels)][rng.integers(n)] = value
+                    if rng.random() < 0.5:
+                        times[rng.integers(n)] = value
                 outs = [(np.empty(n), np.empty((n, channels), dtype)) for _ in range(2)]
                 seen = lay(times, columns, *outs[0])
                 expected = laying._lay_slowly(times, columns, *outs[1])

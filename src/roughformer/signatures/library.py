@@ -23,7 +23,7 @@ __all__ = [
     "load",
 ]
 
-_ABI = 6
+_ABI = 7
 _P, _L, _I, _D = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32, ctypes.c_double
 
 
@@ -96,7 +96,7 @@ class Lay(ctypes.Structure):
     _fields_ = (
         *((name, _P) for name in ("times", "columns", "times_out", "values_out")),
         *((name, _L) for name in ("n_rows", "falls")),
-        *((name, _I) for name in ("missing", "infinite", "dtype", "channels")),
+        *((name, _I) for name in ("missing", "infinite", "unbounded", "dtype", "channels")),
     )
 
 
@@ -158,6 +158,7 @@ def _open() -> ctypes.CDLL | str:
     lib.rf_fill.argtypes, lib.rf_fill.restype = (ctypes.POINTER(Fill),), None
     lib.rf_thin.argtypes = (ctypes.POINTER(Thin),)
     lib.rf_lay.argtypes, lib.rf_lay.restype = (ctypes.POINTER(Lay),), None
+    lib.rf_runs.argtypes, lib.rf_runs.restype = (_P, _L, _I, _P), _L
     lib.rf_locate.argtypes, lib.rf_locate.restype = (_P, _P, _P, _P, _L, _P), None
     lib.rf_spread.argtypes = (ctypes.POINTER(Spread),)
     lib.rf_between.argtypes = (ctypes.POINTER(Between),)

@@ -24,18 +24,19 @@ from roughformer.store.reading import Piece, check_size
 
 __all__ = ["Seen", "laid_series", "lay"]
 
-_BLOCK = 10 << 20  # bytes of a batch, and what else its last series has
+_BLOCK = 20 << 20  # bytes of a batch, and what else its last series has
 Array = npt.NDArray[Any]
 
 
 class Seen(NamedTuple):
-    """What was seen of rows on the way: steps from a time to one that is not later, and whether
-    any value is NaN, or infinite.
+    """What was seen of rows on the way: steps from a time to one that is not later, whether any
+    value is NaN, or infinite, and whether a time is either.
     """
 
     falls: int
     missing: bool
     infinite: bool
+    unbounded: bool
 
 
 def laid_series(
@@ -74,7 +75,7 @@ class _Block:
         room = self.target + 2 * len(like)
         self.times = np.empty(room)
         self.values = np.empty((room, len(kinds)), dtype)
-        self.rows, self.seen = 0, Seen(0, False, False)
+        self.rows, self.seen = 0, Seen(0, False, False, False)
         self.ids: list[Array] = []
         self.starts: list[Array] = []
 
@@ -99,14 +100,17 @@ class _Block:
         first, last = self.rows, self.rows + len(table)
         if last > len(self.times):
             self._grow(max(last, 2 * len(self.times)))
-        times, self.origin = stamps(table, self.columns.time, self.origin)
+        times, self.origin = stamps(table, self.columns.time, self.origin, check=False)
         values = [numbers(table, name) for name in self.columns.channels]
         seen = lay(times, values, self.times[first:last], self.values[first:last])
+        if seen.unbounded:
+            stamps(table, self.columns.time, self.origin)  # tells which, and raises
         over = int(first > 0 and not self.times[first] > self.times[first - 1])
         self.seen = Seen(
             self.seen.falls + seen.falls + over,
             self.seen.missing or seen.missing,
             self.seen.infinite or seen.infinite,
+            False,
         )
         self.rows = last
         before = ids[:1] if not self.ids else self.ids[-1][-1:]
@@ -162,7 +166,7 @@ def lay(times: Array, columns: list[Array], times_out: Array, values_out: Array)
         channels=len(held),
     )
     library.rf_lay(ctypes.byref(job))
-    return Seen(job.falls, bool(job.missing), bool(job.infinite))
+    return Seen(job.falls, bool(job.missing), bool(job.infinite), bool(job.unbounded))
 
 
 def _lay_slowly(times: Array, columns: list[Array], times_out: Array, values_out: Array) -> Seen:
@@ -170,6 +174,5 @@ def _lay_slowly(times: Array, columns: list[Array], times_out: Array, values_out
     for c, column in enumerate(columns):
         values_out[:, c] = column
     falls = int(np.count_nonzero(~(times[1:] > times[:-1])))
-    if np.isfinite(values_out).all():
-        return Seen(falls, False, False)
-    return Seen(falls, bool(np.isnan(values_out).any()), bool(np.isinf(values_out).any()))
+    missing, infinite = bool(np.isnan(values_out).any()), bool(np.isinf(values_out).any())
+    return Seen(falls, missing, infinite, not np.isfinite(times).all())

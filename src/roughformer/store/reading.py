@@ -15,8 +15,9 @@ import pyarrow.parquet as pq
 import pyarrow.types as pt
 
 from roughformer.errors import CapacityError, InputError
-from roughformer.series._columns import run_starts, take_rows
+from roughformer.series._columns import take_rows
 from roughformer.store.places import Place
+from roughformer.store.runs import runs_of
 from roughformer.store.sources import Group
 
 __all__ = [
@@ -156,12 +157,10 @@ def check_size(series: Any, size: int, memory: int) -> None:
 def _by_id(table: pa.Table, series_id: str, sort: bool) -> tuple[pa.Table, Any, Any]:
     """The table with ids that ascend, where other ids begin, and which."""
     ids = table.column(series_id)
+    starts = runs_of(ids)
     if len(ids) and ids.num_chunks == 1 and pt.is_integer(ids.type) and not ids.null_count:
-        array = ids.chunk(0).to_numpy()
-        starts = np.append(0, np.flatnonzero(array[1:] != array[:-1]) + 1)
-        keys = array[starts]
+        keys = ids.chunk(0).to_numpy()[starts]
     else:
-        starts = run_starts(ids)
         keys = _keys(ids, starts) if sort or len(starts) <= len(table) // 4 + 1 else None
     if keys is not None and (keys[1:] >= keys[:-1]).all():
         return table, starts, keys

@@ -107,6 +107,7 @@ struct RfLay {
   int64_t n_rows;
   int64_t falls;               // out: steps from a time to one that is not later, or is NaN
   int32_t missing, infinite;   // out: whether there is a NaN, an infinity among the values
+  int32_t unbounded;           // out: whether a time is not finite
   int32_t dtype, channels;
 };
 

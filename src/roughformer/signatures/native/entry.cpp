@@ -205,11 +205,28 @@ int64_t first_not_finite(const T* points, const uint8_t* active, const RfStream*
   return -1;
 }
 
+// A few hundred numbers at a time: mostly they are all the same, which is soon seen.
+template <class T>
+int64_t runs_of(const T* numbers, int64_t n, int64_t* starts) {
+  constexpr int64_t kNumbers = 256;
+  int64_t found = 0;
+  if (n > 0) starts[found++] = 0;
+  for (int64_t a = 1; a < n; a += kNumbers) {
+    const int64_t b = std::min(a + kNumbers, n);
+    T other = 0;
+    for (int64_t i = a; i < b; ++i) other |= numbers[i] ^ numbers[i - 1];
+    if (other)
+      for (int64_t i = a; i < b; ++i)
+        if (numbers[i] != numbers[i - 1]) starts[found++] = i;
+  }
+  return found;
+}
+
 }  // namespace
 
 extern "C" {
 
-int rf_abi_version() { return 6; }
+int rf_abi_version() { return 7; }
 const char* rf_isa() { return isa().name; }
 int rf_isa_count() { return supported(); }
 const char* rf_isa_name(int i) { return i >= 0 && i < supported() ? kIsas[i].name : ""; }
@@ -290,6 +307,12 @@ void rf_fill(const RfFill* job) {
 }
 
 void rf_lay(RfLay* job) { kernel_for(job->dtype).lay(job); }
+
+// Rows at which another number begins than in the row before, the first row included; how many.
+int64_t rf_runs(const void* numbers, int64_t n, int32_t bytes, int64_t* starts) {
+  return bytes == 4 ? runs_of((const uint32_t*)numbers, n, starts)
+                    : runs_of((const uint64_t*)numbers, n, starts);
+}
 
 // path.py's locate: the last point at or before each query; queries of a series mostly ascend, so
 // the search starts where the one before ended and doubles its steps.

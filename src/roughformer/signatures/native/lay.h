@@ -36,9 +36,12 @@ static void lay(RfLay* job) {
   const void* const* columns = job->columns;
   int64_t falls = 0;
   Bits odd = 0;  // its sign: an exponent was all ones
+  uint64_t wild = 0;  // likewise, of the times
   for (int64_t a = 0; a < n; a += kRows) {
     const int64_t b = a + kRows < n ? a + kRows : n, first = a > 0 ? a : 1;
     memcpy(job->times_out + a, t + a, (b - a) * sizeof(double));
+    const uint64_t* stamps = (const uint64_t*)t;
+    for (int64_t i = a; i < b; ++i) wild |= (stamps[i] & ~(1ull << 63)) + (1ull << 52);
     int64_t rises = 0;
     for (int64_t i = first; i < b; ++i) rises += t[i] > t[i - 1];
     falls += (b - first) - rises;
@@ -55,6 +58,7 @@ static void lay(RfLay* job) {
     }
   }
   job->falls = falls;
+  job->unbounded = wild >> 63;
   job->missing = job->infinite = 0;
   if (!(odd & kSign)) return;
   for (int64_t i = 0; i < n * C; ++i) {
