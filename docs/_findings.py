@@ -116,12 +116,26 @@ def numbers(t: Tables) -> dict[str, str]:
         "nn": "1-NN on spectra", "mean": "training mean", "rformer": "RFormer",
         "wide": "RFormer, for known patients", "rates": "RFormer, model of rates",
         "own_mean": "patient's mean", "own_nearest": "patient's nearest window",
-        "peaks": "R-peaks", "periodogram": "periodogram",
+        "peaks": "R-peaks", "periodogram": "periodogram", "paper": "RFormer, the paper's choices",
+        "rocket": "ROCKET features + ridge", "gru": "GRU", "ode": "ODE-RNN",
+        "cde": "Neural CDE", "rde": "Neural RDE", "ssm": "State space (S5)",
+        "transformer": "Transformer",
     }  # fmt: skip
     for protocol in ("random", "patient"):
         for name, row in rates.items():
             found[f"hr_{protocol}_{name}"] = heart(protocol, row)
             found[f"hr_{protocol}_{name}_dropped"] = heart(protocol, row, 2)
+    for model, row in rows.items():
+        for share in ("50%", "70%", "80%"):
+            cell = t.cell("robustness", "Sine: accuracy with points dropped", row, share)
+            found[f"changed_{model}_{share[:-1]}"] = cell
+    for share in ("80%", "90%"):
+        row = "RFormer, trained at all rates"
+        cell = t.cell("robustness", "Sine: accuracy with points dropped", row, share)
+        found[f"changed_all_{share[:-1]}"] = cell
+    for name, row in {"rformer": "RFormer", "all": "RFormer, trained at all rates"}.items():
+        cell = t.cell("robustness", "Sine: accuracy, sampled otherwise", row, "a quarter of it")
+        found[f"quarter_{name}"] = cell
     return found
 
 

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from command import succeeds
 from roughformer.errors import InputError
 from roughformer.store.build import build_store
 from roughformer.store.columns import TableColumns
@@ -61,6 +62,17 @@ def test_a_node_that_dies_changes_no_byte(two_nodes, tmp_path, order):
     assert two_nodes.kills == kills + 1
     assert heard[-1] == ("tokens", len(data))  # each row counted once
     assert contents(tmp_path / "ray") == contents(tmp_path / "local")
+
+
+def test_the_command_makes_the_same_store(two_nodes, tmp_path):
+    pq.write_table(table(60, 300), tmp_path / "x.parquet", row_group_size=2000)
+    common = [tmp_path / "x.parquet", "--windows", 10, "--workers", 2, "--memory", "64MB"]
+    succeeds("features", *common, "--out", tmp_path / "local")
+    where = ["--engine", "ray", "--address", two_nodes.address]
+    succeeds("features", *common, "--out", tmp_path / "ray", *where)
+    assert contents(tmp_path / "ray") == contents(tmp_path / "local")
+    said = succeeds("features", *common, "--out", tmp_path / "ray", *where)
+    assert "nothing to do" in said.out
 
 
 def test_results_come_in_the_order_of_the_units_and_errors_as_they_are(two_nodes):
