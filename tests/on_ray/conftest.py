@@ -23,6 +23,9 @@ class TwoNodes:
 
     def whole(self):
         if self.second is None:
+            # Until the cluster knows that the last one is dead, a new driver may choose it as its
+            # own node, and end with it.
+            self.cluster.wait_for_nodes(timeout=120)
             self.second = self.cluster.add_node(**self.size)
         return self
 
