@@ -24,6 +24,7 @@ import statistics
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -143,7 +144,7 @@ def in_process(**job: Any) -> dict[str, Any]:
     peak = 0
     while run.poll() is None:
         peak = max(peak, _resident(run.pid))
-        time.sleep(0.1)
+        time.sleep(0.05)
     assert run.stdout is not None
     text = run.stdout.read()
     if run.returncode:
@@ -155,15 +156,13 @@ def _resident(root: int) -> int:
     """Bytes in memory of a process and all below it. Only these are looked at: a look at all
     processes, often, would take part of a core from those that are measured.
     """
-    try:
+    pages, below = 0, []
+    with suppress(OSError):  # it has ended
         pages = int(Path(f"/proc/{root}/statm").read_text().split()[1])
-        below = [
-            int(child)
-            for task in os.listdir(f"/proc/{root}/task")
-            for child in Path(f"/proc/{root}/task/{task}/children").read_text().split()
-        ]
-    except OSError:  # it has ended
-        return 0
+        for task in os.listdir(f"/proc/{root}/task"):
+            with suppress(OSError):
+                text = Path(f"/proc/{root}/task/{task}/children").read_text()
+                below += [int(child) for child in text.split()]
     return pages * os.sysconf("SC_PAGE_SIZE") + sum(map(_resident, below))
 
 

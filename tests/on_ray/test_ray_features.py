@@ -1,6 +1,7 @@
 """Feature stores by a Ray cluster: the same files as by this process, also when a node dies."""
 
 import hashlib
+import time
 
 import numpy as np
 import pyarrow as pa
@@ -65,7 +66,9 @@ def test_a_node_that_dies_changes_no_byte(two_nodes, tmp_path, order):
 
 
 def test_the_command_makes_the_same_store(two_nodes, tmp_path):
-    pq.write_table(table(60, 300), tmp_path / "x.parquet", row_group_size=2000)
+    data = table(60, 300)  # mixed: rows are scattered there, too
+    data = data.take(np.random.default_rng(1).permutation(len(data)))
+    pq.write_table(data, tmp_path / "x.parquet", row_group_size=2000)
     common = [tmp_path / "x.parquet", "--windows", 10, "--workers", 2, "--memory", "64MB"]
     succeeds("features", *common, "--out", tmp_path / "local")
     where = ["--engine", "ray", "--address", two_nodes.address]
@@ -87,6 +90,27 @@ def test_results_come_in_the_order_of_the_units_and_errors_as_they_are(two_nodes
     with pytest.raises(InputError) as there:
         run_units([1, 0], Windows.by_count, **where)
     assert str(there.value) == str(here.value)
+
+
+def test_without_workers_one_works(two_nodes):
+    where = {"engine": "ray", "workers": 0, "address": two_nodes.address}
+    assert [w.amount for w in run_units([5, 1], Windows.by_count, **where)] == [5, 1]
+
+
+def test_an_error_leaves_nothing_running(two_nodes):
+    ray = pytest.importorskip("ray")
+    ray.init(address=two_nodes.address, logging_level="ERROR", log_to_driver=False)
+    try:
+        for _ in range(3):
+            with pytest.raises((TypeError, OverflowError)):
+                run_units(["no", 3600.0, 3600.0, 3600.0], time.sleep, engine="ray", workers=2)
+            for _ in range(100):
+                if ray.available_resources().get("CPU") == 2:
+                    break
+                time.sleep(0.1)
+            assert ray.available_resources()["CPU"] == 2
+    finally:
+        ray.shutdown()
 
 
 def only_here(unit):

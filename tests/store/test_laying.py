@@ -118,6 +118,14 @@ def test_what_is_wrong_is_told_as_of_a_table(column, value, words):
         laid(data, 2)
 
 
+@pytest.mark.parametrize("kind", [pa.timestamp("ns"), pa.duration("ns")])
+def test_no_date_is_told(kind):
+    times = pa.array([0, 1, 2, -(2**63)]).view(kind)  # NaT, which is not null
+    data = table([3, 1]).set_column(1, "t", times)
+    with pytest.raises(InputError, match="must be dates or durations, got NaT in row 3"):
+        laid(data, 10)
+
+
 def test_a_series_that_is_too_long_is_refused_by_name():
     with pytest.raises(CapacityError, match=r"series 6 has .* more than a worker may hold"):
         laid(table([3, 100]), 10, memory=16 * 50)

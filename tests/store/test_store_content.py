@@ -7,7 +7,7 @@ import pytest
 from store_data import COLUMNS, by_time, expect, make, rows_of, shuffled, table, times_mixed, write
 
 import roughformer as rf
-from roughformer.store import TableColumns, reading
+from roughformer.store import TableColumns, laying, reading, sample
 from roughformer.store.plan import Sizes
 
 ORDERS = {"sorted": lambda t: t, "times": times_mixed, "by time": by_time, "shuffled": shuffled}
@@ -215,3 +215,21 @@ def test_large_ids_are_compared_exactly(tmp_path):
     a, b, c = (np.uint64(2**62 + k) for k in (1, 2, 3))
     groups = [rows((a, 0, 10)), rows((a, 50, 5), (b, 0, 10)), rows((c, 0, 5))]
     assert points_of(tmp_path, groups) == {int(a): 15, int(b): 10, int(c): 5}
+
+
+def test_how_rows_come_in_blocks_does_not_change_what_is_fitted(tmp_path, monkeypatch):
+    write(table(n_series=60), tmp_path / "data", files=1, group=10**6)
+    monkeypatch.setattr(sample, "_POINTS", 400)  # less than a block may have
+    monkeypatch.setattr(reading, "_SLICE", 1)
+    monkeypatch.setattr(reading, "_LEAST_ROWS", 50)
+    found = []
+    for block in (100, 5_000, 1 << 20):
+        monkeypatch.setattr(laying, "_BLOCK", block)
+        make(tmp_path / "data", tmp_path / f"{block}", sizes=Sizes())
+        found.append(rows_of(tmp_path / f"{block}"))
+    for manifest, rows in found[1:]:
+        assert manifest.tokenizer == found[0][0].tokenizer
+        assert rows.keys() == found[0][1].keys()
+        for key, (_, tokens, times, _) in rows.items():
+            np.testing.assert_array_equal(tokens, found[0][1][key][1])
+            np.testing.assert_array_equal(times, found[0][1][key][2])

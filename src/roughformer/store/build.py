@@ -35,7 +35,7 @@ from roughformer.tokens import TokenConfig
 __all__ = ["Built", "build_store"]
 
 Progress = Callable[[str, int, int], None]
-_LAYOUT = 1  # of what this version makes of the same data and options
+_LAYOUT = 2  # of what this version makes of the same data and options
 
 
 @dataclass

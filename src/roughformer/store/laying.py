@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pt
 
+from roughformer.errors import InputError
 from roughformer.series import SeriesBatch
 from roughformer.series._columns import numbers, stamps
 from roughformer.series._convert import Extras, Parts
@@ -104,7 +105,11 @@ class _Block:
         values = [numbers(table, name) for name in self.columns.channels]
         seen = lay(times, values, self.times[first:last], self.values[first:last])
         if seen.unbounded:
-            stamps(table, self.columns.time, self.origin)  # tells which, and raises
+            stamps(table, self.columns.time, self.origin)  # tells which number
+            raise InputError(
+                f"times in column {self.columns.time!r} must be dates or durations, got NaT in row "
+                f"{int(np.argmin(np.isfinite(times)))}; drop the row or give it a time"
+            )
         over = int(first > 0 and not self.times[first] > self.times[first - 1])
         self.seen = Seen(
             self.seen.falls + seen.falls + over,

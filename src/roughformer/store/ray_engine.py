@@ -9,17 +9,19 @@ for tasks that have ended ten times a second, which is as long as half of a unit
 """
 
 import pickle
+import secrets
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from roughformer.errors import CapacityError, InputError
-from roughformer.ray_cluster import connected
+from roughformer.ray_cluster import connected, roughformer_ray
 
 __all__ = ["run_on_ray"]
 
 Unit = TypeVar("Unit")
 Result = TypeVar("Result")
 _REPEATS = 20  # of a unit whose worker or node died
+_ENDINGS = 10  # a task that is just being handed to a worker may miss that it was cancelled
 
 
 def run_on_ray(
@@ -37,13 +39,13 @@ def run_on_ray(
     with connected(address) as ray:
         # Nodes read and write for themselves: they shall not all be tasks of the same one.
         task = ray.remote(num_cpus=1, max_retries=_REPEATS, scheduling_strategy="SPREAD")(_outcome)
-        shared = ray.put(pickle.dumps(work))
+        name, shared = secrets.token_hex(8), ray.put(pickle.dumps(work))
         waiting = iter(enumerate(units))
         running: dict[Any, int] = {}
         try:
             while len(done) < len(units):
-                while len(running) < workers and (unit := next(waiting, None)) is not None:
-                    running[task.remote(shared, pickle.dumps(unit[1]))] = unit[0]
+                while len(running) < max(workers, 1) and (unit := next(waiting, None)) is not None:
+                    running[task.remote(name, [shared], pickle.dumps(unit[1]))] = unit[0]
                 for ended in ray.wait(list(running))[0]:
                     result = pickle.loads(ray.get(ended))
                     if isinstance(result, _Failed):
@@ -53,9 +55,16 @@ def run_on_ray(
         except ray.exceptions.RayError as error:
             raise _told(error, isinstance(error, ray.exceptions.RayTaskError)) from None
         finally:
-            for left in running:
-                ray.cancel(left, force=True)
+            _end(ray, list(running))
     return [done[number] for number in range(len(units))]
+
+
+def _end(ray: Any, tasks: list[Any]) -> None:
+    """Cancel tasks, and wait until they are gone: none shall write into what comes next."""
+    for _ in range(_ENDINGS):
+        for task in tasks:
+            ray.cancel(task, force=True)
+        tasks = ray.wait(tasks, num_returns=len(tasks), timeout=1.0)[1] if tasks else []
 
 
 def _told(error: Exception, begun: bool) -> Exception:
@@ -80,12 +89,28 @@ class _Failed:
         self.error = error
 
 
-def _outcome(work: bytes, unit: bytes) -> bytes:
-    do, given = pickle.loads(work), pickle.loads(unit)  # fails where roughformer is another one
+_known: dict[str, Callable[[Any], Any]] = {}  # of this worker: its last work by name
+
+
+def _outcome(name: str, shared: list[Any], packed: bytes) -> bytes:
+    """What the work does with a unit, or what it raises. The work may hold a table of many labels,
+    so that a worker fetches it once.
+    """
+    if name not in _known:
+        _known.clear()
+        _known[name] = pickle.loads(roughformer_ray().get(shared[0]))
+    unit = pickle.loads(packed)
     try:
-        return pickle.dumps(do(given))
+        return pickle.dumps(_known[name](unit))
     except Exception as error:
-        try:
-            return pickle.dumps(_Failed(error))
-        except (pickle.PicklingError, TypeError, AttributeError):
-            return pickle.dumps(_Failed(RuntimeError(f"{type(error).__name__}: {error}")))
+        return _packed(error)
+
+
+def _packed(error: Exception) -> bytes:
+    """As it is, unless it does not survive the way."""
+    try:
+        found = pickle.dumps(_Failed(error))
+        pickle.loads(found)
+        return found
+    except Exception:
+        return pickle.dumps(_Failed(RuntimeError(f"{type(error).__name__}: {error}")))

@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
 from roughformer.errors import InputError
@@ -50,15 +51,20 @@ def fit_recipe(units: Sequence[Unit], recipe: Recipe, config: TokenConfig | None
 
 
 def _some(unit: Unit, recipe: Recipe, series: int, points: int) -> list[SeriesBatch]:
-    """The first series of a unit: at most so many, and then as many points or a few more."""
+    """The first series of a unit: at most so many, and none after as many points; how its rows come
+    in batches does not matter.
+    """
     for sort in (False, True):
         found: list[SeriesBatch] = []
+        left = series, points
         try:
             for _, batch in batches_of(unit, recipe, sort):
-                some = batch[: max(series - sum(map(len, found)), 0)]
+                before = np.cumsum(batch.lengths) - batch.lengths
+                some = batch[: min(left[0], int(np.searchsorted(before, left[1])))]
+                left = left[0] - len(some), left[1] - some.n_points
                 if len(some):
                     found.append(SeriesBatch.concatenate([some]))  # not a view of all of it
-                if sum(map(len, found)) >= series or sum(b.n_points for b in found) >= points:
+                if min(left) <= 0:
                     break
             return found
         except MixedIds:
