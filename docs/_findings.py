@@ -80,6 +80,8 @@ def numbers(t: Tables) -> dict[str, str]:
         "stride": str(_STRIDE),
         "paper_hr": PAPER["rformer"][0],
         "paper_hr_dropped": PAPER["rformer"][1],
+        "paper_gru": PAPER["gru"][0],
+        "paper_cde": PAPER["neural-cde"][0],
         "paper_sine_ratio": t.cell("efficiency", beside, "Sine, full", "paper"),
         "paper_hr_ratio": t.cell("efficiency", beside, "Heart rate, full", "paper"),
         "sine_ratio": t.cell("efficiency", beside, "Sine, full", ratio),
@@ -133,6 +135,14 @@ def numbers(t: Tables) -> dict[str, str]:
         row = "RFormer, trained at all rates"
         cell = t.cell("robustness", "Sine: accuracy with points dropped", row, share)
         found[f"changed_all_{share[:-1]}"] = cell
+    heart_table = "Heart rate, random protocol: RMSE"
+    for name, row in {"hr": "RFormer", "hr_all": "RFormer, trained at all rates"}.items():
+        for share in ("full", "50%", "70%", "80%"):
+            cell = t.cell("robustness", f"{heart_table} with points dropped", row, share)
+            found[f"changed_{name}_{share.strip('%').replace('full', '0')}"] = cell
+        for channel in ("PPG", "ECG"):
+            cell = t.cell("robustness", f"{heart_table}, sampled otherwise", row, f"no {channel}")
+            found[f"changed_{name}_{channel.lower()}"] = cell
     for name, row in {"rformer": "RFormer", "all": "RFormer, trained at all rates"}.items():
         cell = t.cell("robustness", "Sine: accuracy, sampled otherwise", row, "a quarter of it")
         found[f"quarter_{name}"] = cell
