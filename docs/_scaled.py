@@ -58,8 +58,8 @@ def stores(found: dict[str, Any]) -> str:
     sizes = found["runs"][0]
     written = next(v for k, v in sizes.items() if k.endswith(" 1") and not k.startswith("read"))
     return text + (
-        "\nRay's workers had started before; its seconds are without that. The last four columns are "
-        "seconds of all processes per million observations. One "
+        "\nRay's workers had started before; its seconds are without that. The last four columns "
+        "are seconds of all processes per million observations. One "
         f"process to two: {gains} times. A million observations are "
         f"{sizes['input_bytes_per_million'] / 1e6:.1f} MB of Parquet and become "
         f"{written['bytes_per_million'] / 1e6:.2f} MB of tokens.\n\n"
