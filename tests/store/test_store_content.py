@@ -7,6 +7,7 @@ import pytest
 from store_data import COLUMNS, by_time, expect, make, rows_of, shuffled, table, times_mixed, write
 
 import roughformer as rf
+from roughformer.errors import InputError
 from roughformer.store import TableColumns, laying, reading, sample
 from roughformer.store.plan import Sizes
 
@@ -233,3 +234,13 @@ def test_how_rows_come_in_blocks_does_not_change_what_is_fitted(tmp_path, monkey
         for key, (_, tokens, times, _) in rows.items():
             np.testing.assert_array_equal(tokens, found[0][1][key][1])
             np.testing.assert_array_equal(times, found[0][1][key][2])
+
+
+def test_what_is_wrong_with_rows_is_told_with_their_file(tmp_path):
+    data = table()
+    times = data["time"].to_numpy().copy()
+    times[-3] = np.inf
+    write(data.set_column(1, "time", pa.array(times)), tmp_path / "data")
+    words = r"must be finite, got inf in row \d+.*\(in .*part-2\.parquet; rows count from somewhere"
+    with pytest.raises(InputError, match=words):
+        make(tmp_path / "data", tmp_path / "out")

@@ -120,6 +120,12 @@ class ShardWork:
             raise InputError(
                 f"the footer of {where} is wrong about the ids in its row groups; write it again"
             ) from None
+        except InputError as error:
+            if isinstance(unit, BucketUnit) or str(where) in str(error):
+                raise
+            last = unit.groups[-1].place
+            files = f"{where}" if last == where else f"{where} ... {last}"
+            raise InputError(f"{error} (in {files}; rows count from somewhere within)") from None
 
     def _make(self, unit: Unit, sort: bool) -> Made:
         clock, recipe = _Clock(), self.recipe
