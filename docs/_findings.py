@@ -136,7 +136,8 @@ def numbers(t: Tables) -> dict[str, str]:
         cell = t.cell("robustness", "Sine: accuracy with points dropped", row, share)
         found[f"changed_all_{share[:-1]}"] = cell
     heart_table = "Heart rate, random protocol: RMSE"
-    for name, row in {"hr": "RFormer", "hr_all": "RFormer, trained at all rates"}.items():
+    tested = {"": "RFormer", "_all": "RFormer, trained at all rates", "_rocket": rows["rocket"]}
+    for name, row in {f"hr{short}": row for short, row in tested.items()}.items():
         for share in ("full", "50%", "70%", "80%"):
             cell = t.cell("robustness", f"{heart_table} with points dropped", row, share)
             found[f"changed_{name}_{share.strip('%').replace('full', '0')}"] = cell
