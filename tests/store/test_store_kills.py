@@ -67,6 +67,10 @@ def test_killed_builds_lose_no_finished_shard_and_end_with_the_same_bytes(tmp_pa
             before = step["shards"]
         out = tmp_path / f"out{number}"
         assert digests(out) == expected
+        # A kill between the manifest and the end leaves the marker, until the next run.
+        again = make(data, out)
+        assert (again.made, again.kept) == (0, len(expected))
+        assert digests(out) == expected
         assert {file.name for file in out.iterdir()} - set(expected) == {"manifest.json"}
 
 
