@@ -54,6 +54,12 @@ class Tables:
                     return str(self._module.cell_text(cells[at]))
         return NOT_RUN
 
+    def budget(self, name: str, model: str) -> str:
+        """Seconds of the processor that trainings of a model had."""
+        jobs = [row["job"] for row in self._module.chosen_rows(name).rows]
+        told = {job.get("options", job)["max_seconds"] for job in jobs if job["model"] == model}
+        return " or ".join(f"{seconds:.0f}" for seconds in sorted(told)) or NOT_RUN
+
     def note(self, name: str, title: str) -> str:
         """What is said below a table, from "Holds" or "Does not hold" on."""
         for table in self.tables(name):
@@ -80,6 +86,8 @@ def numbers(t: Tables) -> dict[str, str]:
         "stride": str(_STRIDE),
         "paper_hr": PAPER["rformer"][0],
         "paper_hr_dropped": PAPER["rformer"][1],
+        "hr_budget": t.budget("heart-rate", "gru"),
+        "sine_budget": t.budget("sine", "gru"),
         "paper_gru": PAPER["gru"][0],
         "paper_cde": PAPER["neural-cde"][0],
         "paper_sine_ratio": t.cell("efficiency", beside, "Sine, full", "paper"),
