@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from command import roughformer, succeeds
-from roughformer.reproduce import Experiment, Wishes, experiment_of, key_of, selected
+from roughformer.reproduce import Experiment, Wishes, experiment_of, key_of, only_those, selected
 from roughformer.reproduce.experiment import Page, Table
 from roughformer.reproduce.page import _parts, print_table
 
@@ -210,3 +210,18 @@ def test_the_docs_tell_what_failed_and_do_not_mix_budgets(writer, tmp_path):
     assert "1 rows of the file are not shown" in text
     assert "not run: 2 lines of transformer (6 runs)" in text
     assert "Not run yet." in writer.part("theory")
+
+
+def test_only_those_of_some_fields() -> None:
+    jobs = [
+        {"protocol": p, "drop": d, "options": {"epochs": 3}}
+        for p in ("random", "patient")
+        for d in (0.0, 0.5)
+    ]
+    assert only_those(jobs, []) == jobs
+    assert only_those(jobs, ["protocol=patient"]) == jobs[2:]
+    assert only_those(jobs, ["drop=0.5", " protocol = random"]) == [jobs[1]]
+    with pytest.raises(ValueError, match="one of drop, protocol: 'options=3'"):
+        only_those(jobs, ["options=3"])
+    with pytest.raises(ValueError, match="protocol is one of random, patient, not 'people'"):
+        only_those(jobs, ["protocol=people"])

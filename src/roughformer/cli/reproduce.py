@@ -31,6 +31,10 @@ def reproduce(
     models: Annotated[
         str | None, typer.Option(help="Only these models, e.g. rformer,gru (default: all).")
     ] = None,
+    only: Annotated[
+        str | None,
+        typer.Option(help="Only runs with these fields, e.g. protocol=patient,drop=0.5."),
+    ] = None,
     seconds: Annotated[
         float | None,
         typer.Option(
@@ -84,7 +88,10 @@ def reproduce(
     wishes = work.Wishes(preset, seeds, chosen, seconds)  # type: ignore[arg-type]
     out = Path("runs") / f"{name}-{preset}" if out is None else out
     results = work.Results(out / "results.json", name)
-    jobs = experiment.jobs(wishes)
+    try:
+        jobs = work.only_those(experiment.jobs(wishes), words_of(only))
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--only") from None
     done = sum(results.get(job) is not None for job in jobs) if resume else 0
     say(f"{experiment.title}: {len(jobs)} runs, {done} of them done before")
     if experiment.timed and workers > 1:

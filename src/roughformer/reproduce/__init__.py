@@ -5,7 +5,7 @@ from roughformer.reproduce.experiment import Experiment, Wishes, key_of
 from roughformer.reproduce.page import write_page
 from roughformer.reproduce.results import Results
 from roughformer.reproduce.runner import run_jobs
-from roughformer.reproduce.selection import Selection, selected, words_of_job
+from roughformer.reproduce.selection import Selection, only_those, selected, words_of_job
 
 __all__ = [
     "NAMES",
@@ -15,6 +15,7 @@ __all__ = [
     "Wishes",
     "experiment_of",
     "key_of",
+    "only_those",
     "run_jobs",
     "selected",
     "words_of_job",

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from roughformer.reproduce.experiment import Experiment, Job, Row, Wishes, key_of
 
-__all__ = ["Selection", "selected", "words_of_job"]
+__all__ = ["Selection", "only_those", "selected", "words_of_job"]
 
 _BUDGETS = ("max_seconds", "seconds")
 
@@ -57,6 +57,23 @@ def _budget(job: Job) -> float:
 def words_of_job(job: Job) -> str:
     """``model gru, drop 0.5, seed 0``."""
     return ", ".join(f"{k} {v}" for k, v in job.items() if isinstance(v, str | int | float))
+
+
+def only_those(jobs: list[Job], conditions: Sequence[str]) -> list[Job]:
+    """The jobs that meet every condition, each ``field=value`` of what ``words_of_job`` says.
+
+    ``ValueError`` names the fields, or the values of a field, if no job meets one.
+    """
+    for condition in conditions:
+        name, equals, value = (part.strip() for part in condition.partition("="))
+        fields = {k for job in jobs for k, v in job.items() if isinstance(v, str | int | float)}
+        if not equals or name not in fields:
+            raise ValueError(f"field=value with one of {', '.join(sorted(fields))}: {condition!r}")
+        values = dict.fromkeys(str(job[name]) for job in jobs if name in job)
+        if value not in values:
+            raise ValueError(f"{name} is one of {', '.join(values)}, not {value!r}")
+        jobs = [job for job in jobs if str(job.get(name)) == value]
+    return jobs
 
 
 def selected(experiment: Experiment, wishes: Wishes, rows: list[Row]) -> Selection:
