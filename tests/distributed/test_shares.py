@@ -7,7 +7,7 @@ from distributed_cases import classes, series
 from roughformer.estimators.automatic import token_config
 from roughformer.tokens import Tokenizer
 from roughformer.train.config import Augmentation, TrainConfig
-from roughformer.train.feed import BatchSource, shares
+from roughformer.train.feed import BatchSource, share_of, shares
 from roughformer.train.source import Source
 from roughformer.train.step import Lesson
 from roughformer.train.team import Team
@@ -36,7 +36,7 @@ def source(n=23, size=5, **changes):
 
 @pytest.mark.parametrize("world", [2, 3, 8])
 @pytest.mark.parametrize("change", CHANGES)
-def test_shares_are_every_nth_series_of_the_batch_as_one_process_sees_it(change, world):
+def test_shares_are_parts_of_the_batch_as_one_process_sees_it(change, world):
     one = source(**CHANGES[change])
     parts = [source(**CHANGES[change]) for _ in range(world)]
     for epoch, first in ((0, 0), (1, 3)):
@@ -46,17 +46,26 @@ def test_shares_are_every_nth_series_of_the_batch_as_one_process_sees_it(change,
         for k, (inputs, target) in enumerate(batches):
             for rank in range(world):
                 some, aim = found[rank][k]
-                assert torch.equal(aim, target[rank::world])
+                ours = share_of(rank, world, len(target))
+                assert torch.equal(aim, target[ours])
                 if len(aim) == 0:
                     continue
                 # A share is padded to its own longest series.
                 length = some["times"].shape[1]
                 full = inputs.get("mask", torch.ones(inputs["times"].shape, dtype=torch.bool))
                 mask = some.get("mask", torch.ones(some["times"].shape, dtype=torch.bool))
-                assert torch.equal(mask, full[rank::world, :length])
-                assert not full[rank::world, length:].any()
-                tokens = inputs["tokens"][rank::world, :length]
+                assert torch.equal(mask, full[ours, :length])
+                assert not full[ours, length:].any()
+                tokens = inputs["tokens"][ours, :length]
                 torch.testing.assert_close(some["tokens"][mask], tokens[mask])
+
+
+@pytest.mark.parametrize("world", [1, 2, 3, 8])
+@pytest.mark.parametrize("size", [0, 1, 5, 32])
+def test_shares_are_the_whole_and_equal_as_can_be(size, world):
+    places = [list(range(size))[share_of(rank, world, size)] for rank in range(world)]
+    assert [place for some in places for place in some] == list(range(size))
+    assert {len(some) for some in places} <= {size // world, -(-size // world)}
 
 
 def test_more_processes_than_series_leave_some_without_any():

@@ -126,17 +126,49 @@ def test_a_sample_is_spread_over_all(stored):
 
 def test_the_order_is_random_but_needs_few_row_groups_at_a_time(tmp_path, batch, tokenizer):
     stored = written(tmp_path, batch, tokenizer, block=1)  # a hundred row groups
-    order = stored.shuffled(np.random.default_rng(0))
+    order = stored.shuffled(np.random.default_rng(0), 32)
     assert sorted(order.tolist()) == list(range(100))
-    assert order.tolist() == stored.shuffled(np.random.default_rng(0)).tolist()
-    assert order.tolist() != stored.shuffled(np.random.default_rng(1)).tolist()
+    assert order.tolist() == stored.shuffled(np.random.default_rng(0), 32).tolist()
+    assert order.tolist() != stored.shuffled(np.random.default_rng(1), 32).tolist()
     # Neighbours in the order come from everywhere, not from one place of the store.
     assert np.abs(np.diff(order)).mean() > 15
-    whole = written(tmp_path / "x", batch, tokenizer, shards=1, block=2)
-    order = whole.shuffled(np.random.default_rng(0))
+    whole = written(tmp_path / "x", batch, tokenizer, shards=1, block=10)
+    order = whole.shuffled(np.random.default_rng(0), 4)
     groups = whole.shelf.group_of(order)
-    for first in range(0, 100, 2 * MIXED):
-        assert len(set(groups[first : first + 2 * MIXED].tolist())) <= MIXED
+    # Four lanes of two and a half row groups: they are three or four at a time, each read once or,
+    # where it is cut, twice.
+    assert all(len(set(groups[i : i + 4].tolist())) <= 4 for i in range(0, 100, 4))
+    for group in range(10):
+        steps = np.flatnonzero((groups == group).reshape(25, 4).any(1))
+        assert np.count_nonzero(np.diff(steps) > 1) <= 1
+
+
+@pytest.mark.parametrize(("world", "most"), [(1, 1.0), (2, 0.5), (3, 0.4), (4, 0.25), (16, 1 / 16)])
+def test_processes_read_their_part_of_the_row_groups(tmp_path, batch, tokenizer, world, most):
+    # Here, and not above: other processes import this module, and are to do without torch.
+    from roughformer.train.feed import share_of
+
+    size, n = 32, 100
+    stored = written(tmp_path, batch, tokenizer, block=1)
+    order = stored.shuffled(np.random.default_rng(0), size)
+    read = np.zeros((world, n), dtype=int)
+    for first in range(0, n, size):
+        part = order[first : first + size]
+        for rank in range(world):
+            read[rank, stored.shelf.group_of(part[share_of(rank, world, len(part))])] += 1
+    assert (read.sum(0) == 1).all()
+    # A lane may have one series more than another.
+    assert read.sum(1).max() <= most * n + 4
+    # Row groups of ten series: lanes are cut through some of them.
+    whole = written(tmp_path / "x", batch, tokenizer, shards=1, block=10)
+    order = whole.shuffled(np.random.default_rng(0), size)
+    groups = [set() for _ in range(world)]
+    for first in range(0, n, size):
+        part = order[first : first + size]
+        for rank in range(world):
+            own = whole.shelf.group_of(part[share_of(rank, world, len(part))])
+            groups[rank] |= set(own.tolist())
+    assert max(len(some) for some in groups) <= most * 10 + 2
 
 
 def test_what_is_in_memory_is_bounded(tmp_path, batch, tokenizer):
@@ -172,7 +204,7 @@ def test_few_series(tmp_path, batch, tokenizer, n):
     stored = written(tmp_path, batch[:n], tokenizer, shards=1)
     assert len(stored) == n
     assert len(stored[:]) == n
-    assert stored.shuffled(np.random.default_rng(0)).tolist() == list(range(n))
+    assert stored.shuffled(np.random.default_rng(0), 32).tolist() == list(range(n))
 
 
 def test_a_damaged_or_missing_shard_is_named(tmp_path, batch, tokenizer):

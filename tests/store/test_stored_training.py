@@ -64,6 +64,37 @@ def test_processes_that_read_change_nothing(stores, kind):
     assert curve(alone) == curve(helped)
 
 
+@pytest.mark.parametrize("changes", [{"drop": 0.5}, {"jitter": 0.1, "warp": 0.2}], ids=str)
+def test_each_process_reads_its_part_of_the_store(tmp_path, batch, tokenizer, changes, monkeypatch):
+    import torch
+
+    from roughformer.store.shelf import Shelf
+    from roughformer.train.config import Augmentation, TrainConfig
+    from roughformer.train.stored_source import StoredSource
+
+    read: list[int] = []
+    usual = Shelf.rows
+
+    def noted(shelf, group, *, tokens):
+        read.append(group)
+        return usual(shelf, group, tokens=tokens)
+
+    stored = written(tmp_path, batch, tokenizer, holds=("series",), shards=1, block=2)
+    config = TrainConfig(batch_size=16, augment=Augmentation(**changes))
+    source = StoredSource(tokenizer, stored, torch.arange(120), config, threads=1)
+    source.sample(1)
+    list(source.epoch(0))  # measures the scale of the channels, too
+    monkeypatch.setattr(Shelf, "rows", noted)
+    parts, seen = [], []
+    for rank in range(4):
+        read.clear()
+        seen += [int(y) for _, target in source.epoch(1, 0, rank, 4) for y in target]
+        parts.append(set(read))
+    assert sorted(seen) == list(range(120))
+    # Sixty row groups of two series; lanes are cut through some of them.
+    assert [len(part) for part in parts] == pytest.approx([15] * 4, abs=4)
+
+
 def test_dropping_draws_anew_in_each_epoch(stores):
     fixed = fitted(stores["series"], learning_rate=1e-12)
     dropped = fitted(stores["series"], learning_rate=1e-12, drop=0.5)

@@ -16,7 +16,7 @@ from roughformer.store.shards import Rows, read_rows
 
 __all__ = ["MIXED", "Shelf"]
 
-MIXED = 16  # row groups whose series are shuffled together
+MIXED = 16  # row groups that series are taken from by turns
 _HELD = 2 * MIXED + 2  # in memory: those in use, and those that are read ahead
 Index = npt.NDArray[np.int64]
 

@@ -130,13 +130,23 @@ class StoredSeries:
         starts = np.linspace(0, len(self) - each, n // each).round().astype(np.int64)
         return self.part((starts[:, None] + np.arange(each)).ravel())
 
-    def shuffled(self, rng: np.random.Generator) -> Index:
-        """The numbers 0 ... B-1 in a random order that needs few row groups at a time: row groups
-        at random, and the series of some of them shuffled together.
+    def shuffled(self, rng: np.random.Generator, size: int) -> Index:
+        """The numbers 0 ... B-1 in a random order, for batches of ``size``, that needs few row
+        groups at a time, and fewer for a part of each batch.
+
+        Row groups at random, each with its series at random, stand in a line, which is cut into
+        M = min(``size``, ``MIXED``) lanes. A batch of n takes n / M series of each lane: at place
+        b the next one of lane floor(b M / n). So neighbours in a batch are of the same row groups,
+        and a process with the same part of all batches reads that part of the row groups.
         """
         present, code = np.unique(self.shelf.group_of(self.which), return_inverse=True)
-        together = rng.permutation(len(present))[code] // MIXED
-        return np.asarray(np.lexsort((rng.random(len(self)), together)), dtype=np.int64)
+        line = np.lexsort((rng.random(len(self)), rng.permutation(len(present))[code]))
+        batch, place = np.divmod(np.arange(len(self)), size)
+        sizes = np.minimum(len(self) - batch * size, size)
+        lane = place * min(size, MIXED) // sizes
+        order = np.empty(len(self), dtype=np.int64)
+        order[np.argsort(lane, kind="stable")] = line
+        return order
 
     def __getitem__(self, which: Any) -> SeriesBatch:
         """Series by number, slice, list, array or mask, read into memory."""

@@ -42,25 +42,32 @@ def augment_series(
     config: Augmentation,
     scale: npt.NDArray[np.float64],
     faster: npt.NDArray[np.float64],
-    rng: np.random.Generator,
+    seed: int,
+    places: npt.NDArray[np.int64],
 ) -> SeriesBatch:
     """Warp time, add noise, hide channels; ``scale`` as ``channel_scale`` of the training part.
 
-    Time counts from each series' first point: t_0 + (t - t_0) / faster.
+    Time counts from each series' first point: t_0 + (t - t_0) / faster. What is drawn for a series
+    follows from ``seed`` and its place ``places (B,)`` alone: a process that has some of the
+    series changes them as one that has all.
     """
+    draws = [np.random.default_rng([seed, place]) for place in places.tolist()]
     if (faster != 1).any():
         start = np.repeat(batch.span[0], batch.lengths)
         since = (batch.times - start) / np.repeat(faster, batch.lengths)
         batch = batch.with_times(start + since)
     if config.jitter:
-        noise = rng.standard_normal(batch.values.shape, dtype=np.float32)
+        noise = np.empty(batch.values.shape, dtype=np.float32)
+        for draw, first, end in zip(draws, batch.offsets, batch.offsets[1:], strict=False):
+            draw.standard_normal(out=noise[first:end], dtype=np.float32)
         step = (config.jitter * scale).astype(batch.values.dtype)
         batch = batch.with_values(batch.values + step * noise.astype(batch.values.dtype))
     if config.channel_dropout:
-        hide = rng.random((len(batch), batch.n_channels)) < config.channel_dropout
-        # One channel stays: a series without any says nothing.
-        spared = rng.integers(batch.n_channels, size=len(batch))
-        hide[np.arange(len(batch)), spared] = False
+        hide = np.zeros((len(batch), batch.n_channels), dtype=bool)
+        for own, draw in zip(hide, draws, strict=True):
+            own[:] = draw.random(len(own)) < config.channel_dropout
+            # One channel stays: a series without any says nothing.
+            own[draw.integers(len(own))] = False
         hidden = np.repeat(hide, batch.lengths, axis=0)
         batch = batch.with_values(np.where(hidden, np.nan, batch.values))
     return batch

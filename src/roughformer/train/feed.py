@@ -10,7 +10,7 @@ from torch import Tensor
 from roughformer.train.inputs import Inputs, Stopwatch
 from roughformer.train.team import Team
 
-__all__ = ["BatchSource", "Share", "shares"]
+__all__ = ["BatchSource", "Share", "share_of", "shares"]
 
 
 class BatchSource(Protocol):
@@ -29,11 +29,18 @@ class BatchSource(Protocol):
         self, epoch: int, first: int = 0, rank: int = 0, world: int = 1
     ) -> Iterator[tuple[Inputs, Tensor]]:
         """Of each of the batches ``first, first + 1, ...`` the share of process ``rank`` of
-        ``world``: the series ``rank, rank + world, ...`` of the batch, with their targets.
+        ``world``, the series ``share_of(rank, world, size)`` of the batch, with their targets.
 
         What is drawn for a series depends on its place in the batch, never on ``world``. A share
         without series is yielded too; nobody looks at its inputs.
         """
+
+
+def share_of(rank: int, world: int, size: int) -> slice:
+    """The places of a batch that process ``rank`` of ``world`` takes: neighbours, as many for each
+    as can be. A store has its neighbours in the same row groups, so that a process reads few.
+    """
+    return slice(-(-rank * size // world), -(-(rank + 1) * size // world))
 
 
 @dataclass(frozen=True)

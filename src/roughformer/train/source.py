@@ -2,9 +2,10 @@
 
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from roughformer.train.augment import (
     draw_warp,
 )
 from roughformer.train.config import TrainConfig
+from roughformer.train.feed import share_of
 from roughformer.train.inputs import Encoder, Index, Inputs, Stopwatch, join, take
 
 __all__ = ["Encoder", "Inputs", "Source", "Stopwatch", "join", "take"]
@@ -89,9 +91,9 @@ class Source:
         self, epoch: int, first: int = 0, rank: int = 0, world: int = 1
     ) -> Iterator[tuple[Inputs, Tensor]]:
         """Inputs and targets of the batches ``first, first + 1, ...`` of an epoch; of each batch
-        the series ``rank, rank + world, ...``, which may be none.
+        the share of process ``rank`` of ``world``, which may be none.
         """
-        share = slice(rank, None, world)
+        ours = partial(share_of, rank, world)
         rng = np.random.default_rng([self.config.seed, epoch])
         order = self._order(rng)
         size = self.config.batch_size
@@ -100,7 +102,7 @@ class Source:
         if self.fixed:
             copies = self._made()
             for step, part in steps:
-                yield self._from_copies(copies, epoch, step, part, share)
+                yield self._from_copies(copies, epoch, step, part, ours(len(part)))
             return
         together = max(_SERIES_AT_ONCE // size, 1)
         groups = [
@@ -110,14 +112,14 @@ class Source:
         skip = first % together
         ahead = _AHEAD * self.makers
         with ThreadPoolExecutor(self.makers, thread_name_prefix="roughformer-encode") as worker:
-            waiting = [worker.submit(self._fresh, epoch, *group, share) for group in groups[:ahead]]
+            waiting = [worker.submit(self._fresh, epoch, *group, ours) for group in groups[:ahead]]
             for k in range(len(groups)):
                 start = time.perf_counter()
                 made = waiting.pop(0).result()
                 self.watch.waiting += time.perf_counter() - start
                 if k + ahead < len(groups):
                     group = groups[k + ahead]
-                    waiting.append(worker.submit(self._fresh, epoch, *group, share))
+                    waiting.append(worker.submit(self._fresh, epoch, *group, ours))
                 yield from made[skip:]
                 skip = 0
 
@@ -159,14 +161,15 @@ class Source:
         return inputs, self._aim(target)
 
     def _fresh(
-        self, epoch: int, group: int, parts: list[Index], share: slice
+        self, epoch: int, group: int, parts: list[Index], share: Callable[[int], slice]
     ) -> list[tuple[Inputs, Tensor]]:
-        """The share of a few batches, changed and thinned as (seed, epoch, group) say."""
+        """The shares of a few batches, changed and thinned as (seed, epoch, group) say."""
         rng = np.random.default_rng([self.config.seed, epoch, group])
         drop = draw_drop(self.config.augment, rng)
         ends = np.cumsum([len(part) for part in parts])
         places = [
-            np.arange(end)[-len(part) :][share] for end, part in zip(ends, parts, strict=True)
+            np.arange(end)[-len(part) :][share(len(part))]
+            for end, part in zip(ends, parts, strict=True)
         ]
         ours = np.concatenate(places)
         if len(ours) == 0:
@@ -191,8 +194,8 @@ class Source:
     ) -> tuple[Inputs, Tensor]:
         """Inputs of some series as augmentation changes them, and their targets.
 
-        Changes are drawn for all series ``which``; the inputs are those at the places ``ours``
-        among them. So a series is changed alike whoever takes it.
+        The inputs are those of the series at the places ``ours`` of ``which``. A place decides what
+        is drawn, so a series is changed alike whoever takes it.
         """
         augment = self.config.augment
         seed = int(rng.integers(2**62))
@@ -208,11 +211,10 @@ class Source:
             if augment.channel_dropout:
                 # A hidden channel is never observed, which is what was wanted.
                 warnings.simplefilter("ignore", UnobservedWarning)
+            series = self._series(which[ours])
             if changes_series(augment, faster):
-                series = augment_series(self._series(which), augment, self._scale, faster, rng)
-                series = series if len(ours) == len(which) else series[ours]
-            else:
-                series = self._series(which[ours])
+                changes = int(rng.integers(2**62))
+                series = augment_series(series, augment, self._scale, faster[ours], changes, ours)
             inputs = self.encoder.encode(series, drop=drop, seed=seed, series=ours, threads=threads)
         self.watch.encoding += clock() - start
         target = self.target[torch.from_numpy(which[ours])]

@@ -108,7 +108,7 @@ class StoredSource(Source):
             self._pool = None
 
     def _order(self, rng: np.random.Generator) -> Index:
-        return self.batch.shuffled(rng)
+        return self.batch.shuffled(rng, self.config.batch_size)
 
     def _series(self, which: Index) -> SeriesBatch:
         return self.batch[which]
