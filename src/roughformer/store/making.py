@@ -13,10 +13,10 @@ import numpy.typing as npt
 from roughformer.store.stored import StoredSeries
 from roughformer.tokens import Tokenizer
 
-__all__ = ["made_in_pool", "make_inputs", "making_pool"]
+__all__ = ["made_in_process", "make_inputs", "making_process"]
 
 Array = npt.NDArray[Any]
-_own: dict[str, Any] = {}  # of a process of the pool
+_own: dict[str, Any] = {}  # of such a process
 
 
 def make_inputs(
@@ -36,12 +36,13 @@ def make_inputs(
     return tokenizer.arrays(stored[which], drop=drop, seed=seed, series=places, threads=1)
 
 
-def making_pool(
-    stored: StoredSeries, tokenizer: Tokenizer | None, workers: int
-) -> ProcessPoolExecutor:
-    """Processes for ``made_in_pool``. They are spawned: a fork would copy torch and its threads."""
+def making_process(stored: StoredSeries, tokenizer: Tokenizer | None) -> ProcessPoolExecutor:
+    """One process for ``made_in_process``. It is spawned: a fork would copy torch and its threads.
+
+    A pool of several would hand its work to any of them: each would read every row group.
+    """
     return ProcessPoolExecutor(
-        workers,
+        1,
         mp_context=multiprocessing.get_context("spawn"),
         initializer=_begin,
         initargs=(stored, tokenizer),
@@ -52,6 +53,6 @@ def _begin(stored: StoredSeries, tokenizer: Tokenizer | None) -> None:
     _own.update(stored=stored, tokenizer=tokenizer)
 
 
-def made_in_pool(*wish: Any) -> dict[str, Array]:
+def made_in_process(*wish: Any) -> dict[str, Array]:
     """``make_inputs`` of the process's own store; ``wish``: its other arguments."""
     return make_inputs(_own["stored"], _own["tokenizer"], *wish)

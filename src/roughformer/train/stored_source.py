@@ -1,9 +1,10 @@
 """Batches of a store: read, thinned and tokenised while training runs, in bounded memory."""
 
+import threading
 import time
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,11 @@ from torch import Tensor
 
 from roughformer.errors import InputError
 from roughformer.series import SeriesBatch
-from roughformer.store.making import made_in_pool, make_inputs, making_pool
+from roughformer.store.making import made_in_process, make_inputs, making_process
 from roughformer.store.stored import StoredSeries
 from roughformer.tokens import Tokenizer
 from roughformer.train.config import TrainConfig
-from roughformer.train.inputs import Index, Inputs
+from roughformer.train.inputs import Index, Inputs, join, take
 from roughformer.train.source import Source
 
 __all__ = ["StoredSource", "source_of", "tensors"]
@@ -45,12 +46,14 @@ class StoredSource(Source):
     """A part of a store. Stored tokens are taken as they are, unless the series are changed in
     training: then tokens are made of the stored series, anew in each epoch.
 
-    ``readers`` processes read and tokenise; with 0 a thread of this process does.
+    ``readers`` processes read and tokenise; with 0 a thread of this process does. Each has its part
+    of every batch, and so its own row groups (``StoredSeries.shuffled``).
     """
 
     batch: StoredSeries  # type: ignore[assignment]
     readers: int = 0
-    _pool: ProcessPoolExecutor | None = None
+    _processes: list[ProcessPoolExecutor] = field(default_factory=list)
+    _starting: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
         """``InputError`` if the store cannot give what training asks for."""
@@ -74,8 +77,8 @@ class StoredSource(Source):
 
     @property
     def makers(self) -> int:
-        """One thread for each process, to wait for it."""
-        return max(self.readers, 1) if self._in_processes else 1
+        """Threads that wait for processes: these have their next wish when one is made."""
+        return 2 if self._in_processes else 1
 
     @property
     def _measured(self) -> SeriesBatch:
@@ -103,9 +106,9 @@ class StoredSource(Source):
 
     def close(self) -> None:
         """Let the processes go."""
-        if self._pool is not None:
-            self._pool.shutdown(wait=False, cancel_futures=True)
-            self._pool = None
+        for process in self._processes:
+            process.shutdown(wait=False, cancel_futures=True)
+        self._processes = []
 
     def _order(self, rng: np.random.Generator) -> Index:
         return self.batch.shuffled(rng, self.config.batch_size)
@@ -126,26 +129,40 @@ class StoredSource(Source):
         seed = int(rng.integers(2**62))
         tokenizer = None if self._as_stored else self.encoder
         assert tokenizer is None or isinstance(tokenizer, Tokenizer)
-        wish = (which[ours], drop, seed, ours)
         start = time.thread_time()
         if self._in_processes:
-            made = self._asked(tokenizer, wish)
+            inputs = self._asked(tokenizer, which[ours], drop, seed, ours)
         else:
-            made = make_inputs(self.batch, tokenizer, *wish)
+            inputs = tensors(make_inputs(self.batch, tokenizer, which[ours], drop, seed, ours))
         self.watch.encoding += time.thread_time() - start
-        return tensors(made), self.target[torch.from_numpy(which[ours])]
+        return inputs, self.target[torch.from_numpy(which[ours])]
 
-    def _asked(self, tokenizer: Tokenizer | None, wish: tuple[Any, ...]) -> dict[str, Any]:
-        """Inputs that one of the processes made."""
-        if self._pool is None:
-            self._pool = making_pool(self.batch, tokenizer, self.readers)
+    def _asked(
+        self, tokenizer: Tokenizer | None, which: Index, drop: float, seed: int, places: Index
+    ) -> Inputs:
+        """Inputs that the processes made, each those of neighbours in the batches."""
+        with self._starting:
+            if not self._processes:
+                self._processes = [
+                    making_process(self.batch, tokenizer) for _ in range(self.readers)
+                ]
+        place = places % self.config.batch_size
+        first = int(place.min())
+        reader = (place - first) * self.readers // (int(place.max()) + 1 - first)
+        parts = [np.flatnonzero(reader == k) for k in range(self.readers)]
         try:
-            return self._pool.submit(made_in_pool, *wish).result()
+            asked = [
+                process.submit(made_in_process, which[part], drop, seed, places[part])
+                for process, part in zip(self._processes, parts, strict=True)
+                if len(part)
+            ]
+            made = join([tensors(some.result()) for some in asked])
         except BrokenProcessPool:
             raise InputError(
                 "a process that reads the store was killed, perhaps for want of memory; set "
                 "readers=0, or fewer of them, and resume"
             ) from None
+        return take(made, torch.from_numpy(np.argsort(np.concatenate(parts))))
 
 
 def tensors(inputs: dict[str, Any]) -> Inputs:
