@@ -171,7 +171,7 @@ def _by_id(table: pa.Table, series_id: str, sort: bool) -> tuple[pa.Table, Any, 
 
 def _open(place: Place, series_id: str) -> pq.ParquetFile:
     """Texts of ids are read as codes into a dictionary."""
-    file = place.open()
+    file = place.open_large()
     metadata = pq.read_metadata(file)
     schema = metadata.schema.to_arrow_schema()
     kind = schema.field(series_id).type if series_id in schema.names else pa.null()
@@ -180,7 +180,8 @@ def _open(place: Place, series_id: str) -> pq.ParquetFile:
         file,
         metadata=metadata,
         read_dictionary=[series_id] if texts else None,
-        pre_buffer=not place.local,
+        # Of a mapped file this is a word to the system about what will be read, not a copy.
+        pre_buffer=isinstance(file, pa.MemoryMappedFile) or not place.local,
         page_checksum_verification=True,
     )
 
