@@ -172,7 +172,11 @@ def measure(options: argparse.Namespace, order: str, console: Console) -> dict[s
         options.where / f"{order}-{rows}-{options.length}", rows, options.length, order
     )
     size = sum(file.stat().st_size for file in data.glob("*.parquet"))
-    found: dict[str, Any] = {"order": order, "input_bytes_per_million": size / (rows / 1e6)}
+    found: dict[str, Any] = {
+        "order": order,
+        "rounds": options.rounds,
+        "input_bytes_per_million": size / (rows / 1e6),
+    }
     table = Table("", "M obs/s", "of reading", "seconds", "peak MB", *(f"{s} s/M" for s in STAGES))
     for workers in (1, 2):
         runs = {"read": [in_process(kind="read", data=str(data), workers=workers)]}

@@ -12,6 +12,7 @@ from roughformer.signatures import library
 from roughformer.store import TableColumns, laying
 from roughformer.store.laying import laid_series, lay
 from roughformer.store.reading import pieces_of
+from roughformer.store.rooms import Rooms
 
 COLUMNS = TableColumns("id", "t", ("x", "y"))
 
@@ -32,7 +33,7 @@ def table(lengths: list[int], kind: str = "int", dtype: type = np.float32, seed:
 
 def laid(data: pa.Table, step: int, memory: int = 1 << 30, **clip: object) -> list[SeriesBatch]:
     slices = (data.slice(k, step) for k in range(0, len(data), step))
-    return list(laid_series(pieces_of(slices, "id", **clip), COLUMNS, None, memory))
+    return list(laid_series(pieces_of(slices, "id", **clip), COLUMNS, None, memory, Rooms()))
 
 
 def assert_same(found: list[SeriesBatch], data: pa.Table) -> None:

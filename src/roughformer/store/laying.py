@@ -22,6 +22,7 @@ from roughformer.series._rows import sorting_order
 from roughformer.signatures.library import Lay, load
 from roughformer.store.columns import TableColumns
 from roughformer.store.reading import Piece, check_size
+from roughformer.store.rooms import Rooms
 
 __all__ = ["Seen", "laid_series", "lay"]
 
@@ -41,10 +42,15 @@ class Seen(NamedTuple):
 
 
 def laid_series(
-    pieces: Iterator[Piece], columns: TableColumns, origin: np.datetime64 | None, memory: int
+    pieces: Iterator[Piece],
+    columns: TableColumns,
+    origin: np.datetime64 | None,
+    memory: int,
+    rooms: Rooms,
 ) -> Iterator[SeriesBatch]:
     """``pieces`` in order of their ids -> batches of whole series; for one series at most
-    ``memory`` bytes. For wide tables without labels and static covariates.
+    ``memory`` bytes. For wide tables without labels and static covariates. The arrays of a batch
+    are of ``rooms``: they are used again when nobody has the batch any more.
     """
     block: _Block | None = None
     for table, ids, starts in pieces:
@@ -56,7 +62,7 @@ def laid_series(
                 block.add(table.slice(0, first), ids[: ends[0]], starts[: ends[0]])
                 yield block.batch()
                 block, ids, starts = None, ids[ends[0] :], starts[ends[0] :] - first
-        block = block or _Block(columns, origin, table)
+        block = block or _Block(columns, origin, table, rooms)
         block.add(table.slice(first), ids, starts)
         check_size(block.newest, block.bytes_of_newest, memory)
     if block is not None:
@@ -66,7 +72,13 @@ def laid_series(
 class _Block:
     """Rows one after the other, with room for more."""
 
-    def __init__(self, columns: TableColumns, origin: np.datetime64 | None, like: pa.Table) -> None:
+    def __init__(
+        self,
+        columns: TableColumns,
+        origin: np.datetime64 | None,
+        like: pa.Table,
+        rooms: Rooms,
+    ) -> None:
         self.columns, self.origin = columns, origin
         kinds = [like.schema.field(name).type for name in columns.channels]
         single = all(pt.is_float32(kind) or pt.is_float16(kind) for kind in kinds)
@@ -74,8 +86,7 @@ class _Block:
         self.row_bytes = 8 + dtype.itemsize * len(kinds)
         self.target = _BLOCK // self.row_bytes
         room = self.target + 2 * len(like)
-        self.times = np.empty(room)
-        self.values = np.empty((room, len(kinds)), dtype)
+        self.times, self.values = rooms.room(room, len(kinds), dtype)
         self.rows, self.seen = 0, Seen(0, False, False, False)
         self.ids: list[Array] = []
         self.starts: list[Array] = []

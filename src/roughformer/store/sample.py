@@ -10,6 +10,7 @@ import pyarrow as pa
 from roughformer.errors import InputError
 from roughformer.series import SeriesBatch, UnobservedWarning
 from roughformer.store.reading import MixedIds
+from roughformer.store.rooms import Rooms
 from roughformer.store.shards import schema_of, to_table
 from roughformer.store.work import Recipe, Unit, batches_of
 from roughformer.tokens import TokenConfig, Tokenizer
@@ -56,9 +57,9 @@ def _some(unit: Unit, recipe: Recipe, series: int, points: int) -> list[SeriesBa
     """
     for sort in (False, True):
         found: list[SeriesBatch] = []
-        left = series, points
+        left, rooms = (series, points), Rooms()
         try:
-            for _, batch in batches_of(unit, recipe, sort):
+            for _, batch in batches_of(unit, recipe, rooms, sort):
                 before = np.cumsum(batch.lengths) - batch.lengths
                 some = batch[: min(left[0], int(np.searchsorted(before, left[1])))]
                 left = left[0] - len(some), left[1] - some.n_points

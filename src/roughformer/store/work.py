@@ -21,6 +21,7 @@ from roughformer.store.manifest import ShardInfo, shard_name
 from roughformer.store.places import Place, retrying
 from roughformer.store.plan import BucketUnit, RangeUnit
 from roughformer.store.reading import MixedIds, check_rest, pieces_of, read_groups, whole_series
+from roughformer.store.rooms import Rooms
 from roughformer.store.scatter import read_bucket
 from roughformer.store.shards import Rows, Tokens, write_shard
 from roughformer.tokens import Tokenizer
@@ -103,6 +104,7 @@ class ShardWork:
     recipe: Recipe
     tokenizer: Tokenizer | None
     columns: pa.Schema  # of the shards
+    rooms: Rooms = field(default_factory=Rooms, compare=False)
 
     def __call__(self, unit: Unit) -> Made:
         """Read, make tokens, write."""
@@ -134,7 +136,7 @@ class ShardWork:
 
         def blocks() -> Iterator[Rows]:
             nonlocal seen
-            for count, batch in clock.timed("read", batches_of(unit, recipe, sort)):
+            for count, batch in clock.timed("read", batches_of(unit, recipe, self.rooms, sort)):
                 seen += count
                 if batch.missing:
                     never[:] += batch.unobserved().sum(axis=0)
@@ -150,16 +152,18 @@ class ShardWork:
         )
 
 
-def batches_of(unit: Unit, recipe: Recipe, sort: bool = False) -> Iterator[tuple[int, SeriesBatch]]:
+def batches_of(
+    unit: Unit, recipe: Recipe, rooms: Rooms, sort: bool = False
+) -> Iterator[tuple[int, SeriesBatch]]:
     """The series of a unit, a few MB at a time, each with their number before those without a
     label were left out.
     """
-    for batch in _batches(unit, recipe, sort):
+    for batch in _batches(unit, recipe, rooms, sort):
         count = len(batch)
         yield count, batch if recipe.labels is None else recipe.labels.join(batch)
 
 
-def _batches(unit: Unit, recipe: Recipe, sort: bool) -> Iterator[SeriesBatch]:
+def _batches(unit: Unit, recipe: Recipe, rooms: Rooms, sort: bool) -> Iterator[SeriesBatch]:
     columns, most = recipe.columns, recipe.memory // 4
     if isinstance(unit, BucketUnit):
         for number in range(unit.first, unit.last):
@@ -178,7 +182,7 @@ def _batches(unit: Unit, recipe: Recipe, sort: bool) -> Iterator[SeriesBatch]:
     tables = read_groups(unit.groups, columns.needed, recipe.schema, whole=sort)
     pieces = pieces_of(tables, columns.series_id, after=unit.after, until=unit.until, sort=sort)
     if columns.wide_alone:
-        yield from laid_series(pieces, columns, recipe.origin, most)
+        yield from laid_series(pieces, columns, recipe.origin, most, rooms)
     else:
         for table in whole_series(pieces, most):
             yield columns.batch(table, recipe.origin)
