@@ -141,10 +141,14 @@ def in_process(**job: Any) -> dict[str, Any]:
     command = [sys.executable, os.path.abspath(__file__), "--run", json.dumps(job)]
     env = {**os.environ, "OMP_NUM_THREADS": "1"}
     run = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env)
-    peak = 0
+    peak, tree, looked = 0, [run.pid], 0.0
     while run.poll() is None:
-        peak = max(peak, _resident(run.pid))
-        time.sleep(0.05)
+        # Processes are looked for once a second: Ray has a thousand threads to ask for children,
+        # and that, often, would take part of a core from those that are measured.
+        if time.perf_counter() - looked > 1:
+            tree, looked = _below(run.pid), time.perf_counter()
+        peak = max(peak, sum(map(_resident, tree)))
+        time.sleep(0.1)
     assert run.stdout is not None
     text = run.stdout.read()
     if run.returncode:
@@ -152,18 +156,24 @@ def in_process(**job: Any) -> dict[str, Any]:
     return {**json.loads(text.splitlines()[-1]), "peak_bytes": peak}
 
 
-def _resident(root: int) -> int:
-    """Bytes in memory of a process and all below it. Only these are looked at: a look at all
-    processes, often, would take part of a core from those that are measured.
-    """
-    pages, below = 0, []
+def _below(root: int) -> list[int]:
+    """A process and all below it."""
+    found = [root]
     with suppress(OSError):  # it has ended
-        pages = int(Path(f"/proc/{root}/statm").read_text().split()[1])
         for task in os.listdir(f"/proc/{root}/task"):
             with suppress(OSError):
                 text = Path(f"/proc/{root}/task/{task}/children").read_text()
-                below += [int(child) for child in text.split()]
-    return pages * os.sysconf("SC_PAGE_SIZE") + sum(map(_resident, below))
+                for child in text.split():
+                    found += _below(int(child))
+    return found
+
+
+def _resident(process: int) -> int:
+    """Bytes in memory of a process; 0 if it has ended."""
+    with suppress(OSError):
+        pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+    return 0
 
 
 def measure(options: argparse.Namespace, order: str, console: Console) -> dict[str, Any]:
