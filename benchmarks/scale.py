@@ -5,14 +5,16 @@
 Data of (id, time, three channels) are generated once, sorted by series or with series spread over
 all row groups. Then, each in a process of its own:
 
-1. reading: pyarrow decodes the five columns and throws them away, with 1 and 2 processes;
+1. reading: pyarrow, as it comes, decodes the five columns and throws them away, with 1 and 2
+   processes;
 2. ``roughformer features`` at depth 2 with 1 and 2 processes, and on Ray with ``--engines``.
 
 Speeds are steady ones: rows between the end of the first unit of work and the end of the last one,
 so the start of processes does not count (``seconds`` has all of it; Ray's workers have made a few
-shards before). Each run stands between two of reading, whose mean it is compared with; of several
-rounds the medians are told. Peak memory is the sum over all processes of a run. Bytes and seconds
-per million observations are of all processes, by stage.
+shards before). Each run stands between two of reading, whose mean it is compared with; one on Ray
+stands also beside tasks of Ray that only read ("there"). Of several rounds the medians are told.
+Peak memory is the sum over all processes of a run. Bytes and seconds per million observations are
+of all processes, by stage.
 """
 
 import argparse
@@ -24,30 +26,18 @@ import statistics
 import subprocess
 import sys
 import time
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
-from _scale_data import COLUMNS, make_table
+from _scale_data import COLUMNS, decode, make_table
 from rich.console import Console
 from rich.table import Table
 
 STAGES = ("read", "scatter", "tokens", "write")
-
-
-class Reading:
-    """Work of ``run_units``: decode some row groups, with no thread beside."""
-
-    def __call__(self, unit: tuple[str, list[int]]) -> int:
-        path, groups = unit
-        file = pq.ParquetFile(path)
-        rows = 0
-        for batch in file.iter_batches(
-            1 << 18, row_groups=groups, columns=list(COLUMNS), use_threads=False
-        ):
-            rows += len(batch)
-        return rows
 
 
 class Steady:
@@ -66,9 +56,7 @@ class Steady:
         return (last[1] - first[1]) / max(last[0] - first[0], 1e-9)
 
 
-def read(data: str, workers: int) -> dict[str, Any]:
-    from roughformer.store.engines import run_units
-
+def read(data: str, workers: int, engine: str = "local") -> dict[str, Any]:
     units = []
     for path in sorted(Path(data).glob("*.parquet")):
         count = pq.ParquetFile(path).num_row_groups
@@ -80,8 +68,19 @@ def read(data: str, workers: int) -> dict[str, Any]:
         done += rows
         steady.mark(done)
 
-    start = time.perf_counter()
-    run_units(units, Reading(), workers=workers, progress=tell)
+    if engine == "ray":
+        from roughformer.store.engines import run_units
+
+        _cluster()
+        run_units(units[: 4 * workers], decode, engine="ray", workers=workers)
+        start = time.perf_counter()
+        run_units(units, decode, engine="ray", workers=workers, progress=tell)
+    else:
+        start = time.perf_counter()
+        with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
+            # One process reads by itself, as one process makes tokens by itself.
+            for rows in map(decode, units) if workers == 1 else pool.map(decode, units):
+                tell(rows)
     return {"seconds": time.perf_counter() - start, "speed": steady.speed(workers), "rows": done}
 
 
@@ -122,15 +121,19 @@ def build(data: str, out: str, workers: int, engine: str, windows: Any) -> dict[
     }
 
 
+def _cluster() -> None:
+    import ray
+
+    ray.init(address="local", include_dashboard=False, logging_level="ERROR", log_to_driver=False)
+
+
 def _warm(data: str, out: str, columns: Any, config: Any, workers: int) -> None:
     """A cluster on this machine, whose workers have started: that takes seconds each, one after the
     other, which would hide the speed of a build of as many seconds.
     """
-    import ray
-
     from roughformer.store import build_store
 
-    ray.init(address="local", include_dashboard=False, logging_level="ERROR", log_to_driver=False)
+    _cluster()
     some = sorted(Path(data).glob("*.parquet"))[:4]
     build_store(some, out, columns, config, workers=workers, engine="ray")
     shutil.rmtree(out)
@@ -187,7 +190,8 @@ def measure(options: argparse.Namespace, order: str, console: Console) -> dict[s
         "rounds": options.rounds,
         "input_bytes_per_million": size / (rows / 1e6),
     }
-    table = Table("", "M obs/s", "of reading", "seconds", "peak MB", *(f"{s} s/M" for s in STAGES))
+    heads = ("M obs/s", "of reading", "there", "seconds", "peak MB")
+    table = Table("", *heads, *(f"{s} s/M" for s in STAGES))
     for workers in (1, 2):
         runs = {"read": [in_process(kind="read", data=str(data), workers=workers)]}
         for _ in range(options.rounds):
@@ -200,15 +204,20 @@ def measure(options: argparse.Namespace, order: str, console: Console) -> dict[s
                 shutil.rmtree(out, ignore_errors=True)
                 runs["read"].append(in_process(kind="read", data=str(data), workers=workers))
                 around = [r["speed"] for r in runs["read"][-2:]]
-                run["of_reading"] = run["speed"] / statistics.mean(around)
+                run["of_reading"] = run["of_reading_there"] = run["speed"] / statistics.mean(around)
                 runs.setdefault(engine, []).append(run)
+                if engine == "ray":
+                    there = in_process(kind="read", data=str(data), workers=workers, engine=engine)
+                    run["of_reading_there"] = run["speed"] / there["speed"]
+                    runs.setdefault("read on ray", []).append(there)
         for name, several in runs.items():
             middle = sorted(several, key=lambda run: run["speed"])[len(several) // 2]
             found[f"{name} {workers}"] = middle
             cells = [f"{name}, {workers}", f"{middle['speed'] / 1e6:.2f}"]
-            if name != "read":
-                middle["of_reading"] = statistics.median(run["of_reading"] for run in several)
-            cells.append(f"{middle['of_reading']:.0%}" if name != "read" else "")
+            for share in ("of_reading", "of_reading_there"):
+                if share in middle:
+                    middle[share] = statistics.median(run[share] for run in several)
+                cells.append(f"{middle[share]:.0%}" if share in middle else "")
             stages = middle.get("seconds_per_million", {})
             table.add_row(*cells, f"{middle['seconds']:.1f}", f"{middle['peak_bytes'] / 1e6:.0f}",
                           *(f"{stages[s]:.3f}" if s in stages else "" for s in STAGES))  # fmt: skip

@@ -25,7 +25,8 @@ def stores(found: dict[str, Any]) -> str:
         f"{found['observations']:,} observations of three channels, series of "
         f"{found['length']:,} points, {found['windows']} windows, depth 2, both views. Reading: "
         "pyarrow decodes the same columns in as many processes, without threads of its own, and "
-        "throws them away.\n\n"
+        "throws them away; there: share of the speed of the same reading as tasks of the same "
+        "engine.\n\n"
     )
     rows = []
     for run in found["runs"]:
@@ -38,14 +39,15 @@ def stores(found: dict[str, Any]) -> str:
                 [
                     run["order"], engine, workers, f"{one['speed'] / 1e6:.1f}",
                     f"{run[f'read {workers}']['speed'] / 1e6:.1f}", f"{one['of_reading']:.0%}",
+                    f"{one['of_reading_there']:.0%}",
                     f"{one['peak_bytes'] / 1e9:.2f}", f"{one['seconds']:.0f}",
                     *(f"{stages[s]:.3f}" if s in stages else "–"
                       for s in ("scatter", "read", "tokens", "write")),
                 ]
             )  # fmt: skip
     head = [
-        "rows", "engine", "processes", "M obs/s", "reading alone", "share", "peak GB", "s in all",
-        "scatter", "read", "tokens", "write",
+        "rows", "engine", "processes", "M obs/s", "reading alone", "share", "there", "peak GB",
+        "s in all", "scatter", "read", "tokens", "write",
     ]  # fmt: skip
     text += table(head, rows)
     gains = "; ".join(
