@@ -116,6 +116,14 @@ def test_the_other_targets_leave_out_windows_without_a_label(root):
     assert [len(part) for part in split.values()] == [4650, 900, 2399 - 150]
 
 
+def test_the_monitor_says_a_pulse_of_every_window_that_is_near_its_heart_rate(heart_rate, root):
+    pulse = load_heart_rate(root, target="Pulse", verify=False)
+    np.testing.assert_array_equal(pulse.ids, heart_rate.ids)
+    apart = np.abs(pulse.labels - heart_rate.labels)
+    assert np.median(apart) < 1
+    assert apart[heart_rate.static[:, 0] == 41].max() > 20  # its ECG has beats without a pulse
+
+
 def test_a_damaged_file_is_found(root, tmp_path):
     copy = tmp_path / "bidmc"
     shutil.copytree(root, copy)
@@ -147,7 +155,7 @@ def test_an_absent_set_says_where_to_get_it_and_where_to_put_it(tmp_path, monkey
 
 
 def test_an_unknown_target_or_protocol_is_refused():
-    with pytest.raises(InputError, match="target must be one of HR, RR, SpO2"):
+    with pytest.raises(InputError, match="target must be one of HR, Pulse, RR, SpO2"):
         load_heart_rate(target="BP")
     with pytest.raises(InputError, match="'patient' or 'random'"):
         heart_rate_split("best")

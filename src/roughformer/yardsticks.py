@@ -215,9 +215,10 @@ def r_peak_rate(batch: SeriesBatch, channel: int | str = "ECG", rate: float = 12
 
     After Elgendi (2013): the linear path on a grid of ``rate`` points per second, band-pass 8-20
     Hz, square, mean over 0.1 s; beats are the peaks that are largest within 0.3 s and above the
-    mean over 0.6 s by 0.08 of the whole mean; the median interval between them. On the training
-    recordings of BIDMC the slope of 5-15 Hz (Pan and Tompkins 1985) with a threshold at 0.3 of the
-    usual peak is as good on full series and worse where half the points are gone.
+    mean over 0.6 s by 0.08 of the whole mean; the mean of the intervals between them that are 0.6
+    to 1.6 times as long as their median: others have a beat that was missed or is none. Chosen on
+    the training recordings of BIDMC, where the median alone has 1.6 times the error, and the slope
+    of 5-15 Hz (Pan and Tompkins 1985) with a threshold at 0.3 of the usual peak is no better.
     """
     per_second = real_number(rate, "rate", "a positive number of points per second", positive=True)
     c = _channel(batch, channel)
@@ -234,7 +235,7 @@ def r_peak_rate(batch: SeriesBatch, channel: int | str = "ECG", rate: float = 12
         peaks = _peaks(energy, per_second)
         peaks &= energy > 1e-20 * path.square().amax(dim=1, keepdim=True)  # not rounding
         peaks &= torch.arange(len(grid)) < torch.from_numpy(n_points[b0:b1, None])
-        found[b0:b1] = _median_rate(peaks.numpy(), energy.numpy(), per_second)
+        found[b0:b1] = _mean_rate(peaks.numpy(), energy.numpy(), per_second)
     return found
 
 
@@ -263,7 +264,7 @@ def _peaks(energy: Tensor, rate: float) -> Tensor:
     return (energy == around) & (energy > level)
 
 
-def _median_rate(peaks: npt.NDArray[np.bool_], energy: Floats, rate: float) -> Floats:
+def _mean_rate(peaks: npt.NDArray[np.bool_], energy: Floats, rate: float) -> Floats:
     """``(B,)`` beats per minute; the top of a peak lies between samples, on a parabola."""
     row, at = np.nonzero(peaks)
     inner = (at > 0) & (at < energy.shape[1] - 1)
@@ -276,7 +277,9 @@ def _median_rate(peaks: npt.NDArray[np.bool_], energy: Floats, rate: float) -> F
     for b in range(len(peaks)):
         beats = exact[bounds[b] : bounds[b + 1]]
         if len(beats) > 2:
-            found[b] = 60 * rate / np.median(np.diff(beats))
+            intervals = np.diff(beats)
+            usual = intervals / np.median(intervals)
+            found[b] = 60 * rate / intervals[(usual > 0.6) & (usual < 1.6)].mean()
     return found
 
 

@@ -36,7 +36,7 @@ _SECONDS = 32  # a window
 _STRIDE = 3  # seconds between starts
 _LAST = 447  # start of the last window, in seconds of the numerics
 _NUMERICS_START = {23: -1}  # seconds from the first waveform sample, 0 elsewhere
-_NUMERIC = {"HR": "HR", "RR": "RESP", "SpO2": "SpO2"}
+_NUMERIC = {"HR": "HR", "Pulse": "PULSE", "RR": "RESP", "SpO2": "SpO2"}
 _SUMS_SHA256 = "e28756681318a18d9c682a68cdff65efcaccb3ece40cfccd380540b77a3fdd6d"
 
 # SHA-256 over the little-endian int64 indices of train, validation and test, seed 0.
@@ -46,7 +46,7 @@ _SPLIT_SHA256 = {
 }
 _VALIDATION_RECORDINGS = (2, 13, 16, 25, 34, 47)
 
-Target = Literal["HR", "RR", "SpO2"]
+Target = Literal["HR", "Pulse", "RR", "SpO2"]
 Protocol = Literal["patient", "random"]
 
 
@@ -58,8 +58,9 @@ def load_heart_rate(
     Returns B series of 4,000 points on the shared grid k / 125 s; channels ("PPG", "ECG"); labels
     (B,) float64 in beats, breaths per minute or percent; ids "bidmc07:0123" = recording and start
     in seconds; static covariate "recording" (1 ... 53), for grouping and not as an input. B is
-    7,949 for HR. RR leaves out the 79 windows whose mean is 0 (7,870 stay); SpO2 leaves out the 150
-    of recording 19 (7,799 stay), whose constant SpO2 was lost when the WFDB file was made.
+    7,949 for HR and for Pulse, which the monitor takes from the PPG (HR: from the ECG). RR leaves
+    out the 79 windows whose mean is 0 (7,870 stay); SpO2 leaves out the 150 of recording 19 (7,799
+    stay), whose constant SpO2 was lost when the WFDB file was made.
 
     Values are float32: the recordings have 16 bits a sample, float32 resolves 24, and the windows
     overlap tenfold, so float64 would cost 254 MB more for nothing. ``verify`` checks every file

@@ -8,12 +8,14 @@ archive's split by recording. Yardsticks without learning stand beside the model
 from pathlib import Path
 from typing import Any
 
+from roughformer.io import load_heart_rate
 from roughformer.reproduce.experiment import Experiment, Job, Row, Wishes
 from roughformer.reproduce.heart_rate_page import (
     DROPS,
     MODELS,
     OF_PATIENT,
     PROTOCOLS,
+    PULSE,
     YARDSTICKS,
     show,
 )
@@ -64,6 +66,8 @@ def _jobs(wishes: Wishes) -> list[Job]:
             once = model in YARDSTICKS
             if model in OF_PATIENT and protocol == "patient":
                 continue
+            if model == PULSE and _MADE_UP[preset] is not None:
+                continue  # made-up series have no monitor
             drops: tuple[Any, ...] = ("both",) if model in RECIPES else DROPS
             if preset == "tiny" and model not in (*_FEW, *RECIPES):
                 drops = (0.5,)
@@ -135,6 +139,8 @@ def _without_learning(name: str, parts: dict[str, Any], drop: float) -> Any:
         return mean
     if name in OF_PATIENT:
         return _of_patient(train, test, nearest=name != OF_PATIENT[0])
+    if name == PULSE:
+        return _pulse(test)
     if drop:
         train, test = train.drop_points(drop, seed=999), test.drop_points(drop, seed=1000)
     per_minute = np.linspace(40, 180, 561)
@@ -175,6 +181,16 @@ def _of_patient(train: Any, test: Any, nearest: bool) -> Any:
         else:
             found[wanted] = labels[own].mean()
     return found
+
+
+def _pulse(test: Any) -> Any:
+    """The mean of the monitor's pulse over each window."""
+    import numpy as np
+
+    windows = load_heart_rate(target="Pulse")
+    assert windows.ids is not None
+    said = dict(zip(windows.ids.tolist(), np.asarray(windows.labels).tolist(), strict=True))
+    return np.array([said[name] for name in test.ids.tolist()])
 
 
 def _begins(part: Any) -> Any:
