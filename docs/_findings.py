@@ -4,13 +4,14 @@ python docs/_findings.py
 """
 
 import importlib.util
+import json
 import re
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from roughformer.io.bidmc import _STRIDE
-from roughformer.reproduce.heart_rate_page import PAPER
+from roughformer.reproduce.heart_rate_page import PAPER, PULSE
 
 HERE = Path(__file__).resolve().parent
 NOT_RUN = "(not run yet)"
@@ -129,7 +130,7 @@ def numbers(t: Tables) -> dict[str, str]:
         "peaks": "R-peaks", "periodogram": "periodogram", "paper": "RFormer, the paper's choices",
         "rocket": "ROCKET features + ridge", "gru": "GRU", "ode": "ODE-RNN",
         "cde": "Neural CDE", "rde": "Neural RDE", "ssm": "State space (S5)",
-        "transformer": "Transformer",
+        "transformer": "Transformer", "pulse": PULSE,
     }  # fmt: skip
     for protocol in ("random", "patient"):
         for name, row in rates.items():
@@ -163,13 +164,31 @@ def worst_recording(t: Tables) -> dict[str, str]:
     title = "By patient: recordings"
     table = next((one for one in t.tables("heart-rate") if one.title.startswith(title)), None)
     name = NOT_RUN if table is None else str(table.rows[0][0])
-    columns = {"rates": "RFormer, model of rates", "peaks": "R-peaks", "mean": "training mean"}
-    found = {"worst": name}
+    columns = {
+        "rates": "RFormer, model of rates", "peaks": "R-peaks", "mean": "training mean",
+        "pulse": PULSE,
+    }  # fmt: skip
+    found = {"worst": name, **label_of_worst(name)}
     for short, column in columns.items():
         there = table is not None and column in table.columns
         for what, row in (("of", name), ("without", f"all but {name}")):
             cell = t.cell("heart-rate", title, row, column) if there else NOT_RUN
             found[f"{short}_{what}_worst"] = cell
+    return found
+
+
+def label_of_worst(recording: str) -> dict[str, str]:
+    """What the monitor said of the window of a recording in which it was furthest from the ECG, and
+    the error there alone that would be a root mean squared error of 2 over all recordings.
+    """
+    rows = json.loads((HERE.parent / "results" / "heart_rate_labels.json").read_text())["rows"]
+    own = next((row["worst"] for row in rows if str(row["recording"]) == recording), None)
+    found = {"needed_of_worst": f"{2 * len(rows) ** 0.5:.1f}", "label_window": NOT_RUN}
+    if own is not None:
+        second = own["id"].split(":")[1]
+        found["label_window"] = f"from second {int(second)} on"
+    for what in ("label", "pulse", "count"):
+        found[f"label_{what}"] = NOT_RUN if own is None else f"{own[what]:.0f}"
     return found
 
 
