@@ -19,6 +19,7 @@ from roughformer.reproduce.experiment import (
     spread,
 )
 from roughformer.reproduce.models import (
+    OWN_RDE,
     TITLES,
     count_parameters,
     fitted,
@@ -40,11 +41,12 @@ _SECONDS = {"tiny": 5.0, "quick": 20.0, "full": 1800.0}
 _EPOCHS = {"tiny": 2, "quick": 20, "full": 60}
 _DROPS = (0.0, 0.5)
 _YARDSTICKS = ("chance", "1-NN", "periodogram")
+_MODELS = TITLES | {OWN_RDE: "Neural RDE, our choice of step and depth"}
 
 
 def _jobs(wishes: Wishes) -> list[Job]:
     preset = wishes.preset
-    models = wishes.models or (*_YARDSTICKS, *TITLES)
+    models = wishes.models or (*_YARDSTICKS, *_MODELS)
     jobs = []
     for model in models:
         once = model in _YARDSTICKS  # nothing is drawn
@@ -104,7 +106,7 @@ def _without_learning(name: str, parts: dict[str, Any], drop: float) -> float:
 
 
 def _show(rows: list[Row], figures: bool) -> Page:
-    names = {**{n: n for n in _YARDSTICKS}, **TITLES}
+    names = {**{n: n for n in _YARDSTICKS}, **_MODELS}
     cells = []
     for model, title in names.items():
         own = [r for r in rows if r["job"]["model"] == model]
@@ -131,7 +133,7 @@ def _show(rows: list[Row], figures: bool) -> Page:
         "Of the epoch with the best validation. Dropped: training and test series lose half of "
         "their points, drawn anew in each epoch. The paper shows curves only. "
     )
-    note += recipes_note("classification", TITLES, _used(rows))
+    note += recipes_note("classification", _MODELS, _used(rows))
     return Page(
         tables=[Table("Sine, which frequency? Test accuracy", columns, cells, note)],
         figures=[_figure(rows)] if figures and any(r.get("history") for r in rows) else [],
@@ -142,7 +144,7 @@ def _show(rows: list[Row], figures: bool) -> Page:
 def _used(rows: list[Row]) -> dict[str, list[dict[str, Any]]]:
     """Model -> its options, without those that the dropping changes."""
     found: dict[str, list[dict[str, Any]]] = {}
-    for model in TITLES:
+    for model in _MODELS:
         found[model] = [_options(r["job"]) for r in rows if r["job"]["model"] == model]
     return found
 
@@ -153,7 +155,7 @@ def _figure(rows: list[Row]) -> tuple[str, str, Any]:
     figure, panels = curves(2, "epoch", "validation accuracy", width=11.0)
     for axes, drop, title in zip(panels, _DROPS, ("full series", "50 % dropped"), strict=True):
         axes.set_title(title)
-        for number, (model, name) in enumerate(TITLES.items()):
+        for number, (model, name) in enumerate(_MODELS.items()):
             own = [
                 r["history"]
                 for r in rows
@@ -191,5 +193,5 @@ EXPERIMENT = Experiment(
     jobs=_jobs,
     run=_run,
     show=_show,
-    models=(*_YARDSTICKS, *TITLES),
+    models=(*_YARDSTICKS, *_MODELS),
 )
