@@ -1,5 +1,7 @@
 """A store holds each series once, whole, with the tokens that its tokenizer makes of it."""
 
+import os
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -10,6 +12,8 @@ import roughformer as rf
 from roughformer.errors import InputError
 from roughformer.store import TableColumns, laying, reading, sample
 from roughformer.store.plan import Sizes
+from roughformer.store.reading import read_groups
+from roughformer.store.sources import find_files, open_source
 
 ORDERS = {"sorted": lambda t: t, "times": times_mixed, "by time": by_time, "shuffled": shuffled}
 
@@ -244,3 +248,34 @@ def test_what_is_wrong_with_rows_is_told_with_their_file(tmp_path):
     words = r"must be finite, got inf in row \d+.*\(in .*part-2\.parquet; rows count from somewhere"
     with pytest.raises(InputError, match=words):
         make(tmp_path / "data", tmp_path / "out")
+
+
+def _groups(tmp_path):
+    path = tmp_path / "data.parquet"
+    rows = np.arange(200_000)
+    noise = np.random.default_rng(0).standard_normal(len(rows))
+    pq.write_table(
+        pa.table({"id": rows // 100, "time": rows % 100 * 1.0, "x": noise}), path,
+        row_group_size=20_000,
+    )  # fmt: skip
+    columns = ("id", "time", "x")
+    source = open_source(find_files([path]), columns, "id")
+    return path, source.groups, columns, source.schema
+
+
+@pytest.mark.parametrize("left", [50_000, 0])
+def test_a_file_that_is_made_shorter_while_it_is_read_is_damaged(tmp_path, left, monkeypatch):
+    monkeypatch.setattr(reading, "_SLICE", 1 << 16)
+    path, groups, *rest = _groups(tmp_path)
+    tables = read_groups(groups, *rest)
+    next(tables)
+    os.truncate(path, left)
+    with pytest.raises(rf.InputError, match=r"data\.parquet is damaged, rows cannot be read"):
+        list(tables)
+
+
+def test_a_file_that_is_damaged_before_it_is_read_is_told(tmp_path):
+    path, *rest = _groups(tmp_path)
+    path.write_bytes(b"PAR1 no")
+    with pytest.raises(rf.InputError, match=r"data\.parquet is damaged, rows cannot be read"):
+        list(read_groups(*rest))

@@ -1,6 +1,11 @@
 """Training from a store: what it learns, whoever reads it."""
 
+import os
+import signal
+import subprocess
 import sys
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -75,9 +80,9 @@ def test_each_process_reads_its_part_of_the_store(tmp_path, batch, tokenizer, ch
     read: list[int] = []
     usual = Shelf.rows
 
-    def noted(shelf, group, *, tokens):
+    def noted(shelf, group, **options):
         read.append(group)
-        return usual(shelf, group, tokens=tokens)
+        return usual(shelf, group, **options)
 
     stored = written(tmp_path, batch, tokenizer, holds=("series",), shards=1, block=2)
     config = TrainConfig(batch_size=16, augment=Augmentation(**changes))
@@ -150,6 +155,42 @@ def test_processes_that_make_tokens_do_without_torch(stores, tokenizer):
         assert not pool.submit(_has_torch).result()
     expected = tokenizer.arrays(stores["series"][:5], drop=0.5, seed=1, series=np.arange(5))
     np.testing.assert_array_equal(made["tokens"], expected["tokens"])
+
+
+_PARENT = """
+import os, sys, time
+from roughformer.store.making import making_process
+from roughformer.store.stored import StoredSeries
+
+if __name__ == "__main__":
+    reader = making_process(StoredSeries.open(sys.argv[1]), None)
+    print(reader.submit(os.getpid).result(), flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_processes_that_read_do_not_outlive_their_training(stores, tmp_path, number):
+    script = tmp_path / "parent.py"
+    script.write_text(_PARENT)
+    command = [sys.executable, str(script), stores["tokens"].shelf.place.path]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
+        reader = int(parent.stdout.readline())
+        os.kill(reader, 0)  # it is there
+        parent.send_signal(number)
+        parent.wait()
+    for _ in range(600):
+        try:
+            os.kill(reader, 0)
+        except ProcessLookupError:
+            return
+        state = Path(f"/proc/{reader}/stat")
+        if state.exists() and state.read_text().rpartition(")")[2].split()[0] == "Z":
+            return  # dead; nobody has asked for it yet
+        time.sleep(0.05)
+    os.kill(reader, signal.SIGKILL)
+    pytest.fail("the reader lived on")
 
 
 @pytest.mark.parametrize(

@@ -5,16 +5,15 @@ may be done anywhere, in any order, and again.
 import gc
 import multiprocessing
 import os
-import signal
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from multiprocessing.connection import wait
 from typing import Any, Literal, TypeVar
 
 from roughformer.errors import CapacityError, InputError
+from roughformer.store.places import map_files
+from roughformer.store.worker import begin_worker
 
 __all__ = ["Engine", "run_units"]
 
@@ -102,8 +101,9 @@ def _in_processes(
         return [done[number] for number in range(len(units))]
     except BrokenProcessPool:
         raise CapacityError(
-            "a worker process was killed, mostly for want of memory; what is finished is kept: "
-            "go on with the same command, with fewer --workers"
+            "a worker process was killed, mostly for want of memory (or because a file of the data "
+            "was made shorter while it was read); what is finished is kept: go on with the same "
+            "command, with fewer --workers"
         ) from None
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
@@ -113,19 +113,12 @@ _work: Callable[[Any], Any] | None = None
 
 
 def _begin(work: Callable[[Any], Any]) -> None:
-    """A worker starts: it gets the work once, and dies with its parent however that ends."""
+    """A worker starts: it gets the work once."""
     global _work
     _work = work
+    begin_worker()
     gc.freeze()  # as _old_objects_kept
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the parent, which ends this one
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    threading.Thread(target=_die_with, args=(parent.sentinel,), daemon=True).start()
-
-
-def _die_with(sentinel: Any) -> None:
-    wait([sentinel])
-    os._exit(1)
+    map_files()  # if one is shortened under its hands, this process dies, and not the caller's
 
 
 def _do(unit: Any) -> Any:

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from roughformer.store.stored import StoredSeries
+from roughformer.store.worker import begin_worker
 from roughformer.tokens import Tokenizer
 
 __all__ = ["made_in_process", "make_inputs", "making_process"]
@@ -50,6 +51,7 @@ def making_process(stored: StoredSeries, tokenizer: Tokenizer | None) -> Process
 
 
 def _begin(stored: StoredSeries, tokenizer: Tokenizer | None) -> None:
+    begin_worker()
     _own.update(stored=stored, tokenizer=tokenizer)
 
 

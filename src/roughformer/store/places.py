@@ -22,7 +22,7 @@ import pyarrow.fs as fs
 from roughformer.atomic import make_directories, writing
 from roughformer.errors import InputError
 
-__all__ = ["Place", "retrying"]
+__all__ = ["Place", "map_files", "retrying"]
 
 T = TypeVar("T")
 _ATTEMPTS, _WAIT = 6, 0.2  # 0.2 + 0.4 + ... seconds: six of them in all
@@ -84,10 +84,10 @@ class Place:
         return retrying(lambda: self.system.open_input_file(self.path), self)
 
     def open_large(self) -> pa.NativeFile:
-        """To read much of it: a file of this machine is mapped into memory, where it can be, which
-        spares one copy of all its bytes.
+        """To read much of it: in a process with ``map_files``, a file of this machine is mapped
+        into memory, where it can be, which spares one copy of all its bytes.
         """
-        if self.local:
+        if self.local and _mapping:
             # Too little room for addresses (ulimit -v), or a file system that does not map.
             with contextlib.suppress(OSError, pa.ArrowInvalid):
                 return pa.memory_map(self.path)
@@ -167,6 +167,17 @@ class Place:
                 stream.write(data)
 
         retrying(upload, self)
+
+
+_mapping = False
+
+
+def map_files() -> None:
+    """From now on this process maps files that it reads (``Place.open_large``). If another program
+    makes one shorter meanwhile, the system kills the process: only workers may risk that.
+    """
+    global _mapping
+    _mapping = True
 
 
 def retrying(call: Callable[[], T], place: Place) -> T:

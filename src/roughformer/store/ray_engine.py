@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from roughformer.errors import CapacityError, InputError
 from roughformer.ray_cluster import connected, roughformer_ray
+from roughformer.store.places import map_files
 
 __all__ = ["run_on_ray"]
 
@@ -101,6 +102,7 @@ def _outcome(name: str, shared: list[Any], packed: bytes) -> bytes:
         _known.clear()
         _known[name] = pickle.loads(roughformer_ray().get(shared[0]))
         gc.freeze()  # as workers of this machine do (engines.py)
+        map_files()
     unit = pickle.loads(packed)
     try:
         return pickle.dumps(_known[name](unit))

@@ -56,9 +56,9 @@ def read_groups(
             end += 1
         told = dict(groups[at].keys)
         stored = [name for name in columns if name not in told]
-        file = _open(place, columns[0])
         numbers = [group.number for group in groups[at:end]]
         try:
+            file = _open(place, columns[0])
             if whole:
                 found = iter([file.read_row_groups(numbers, stored, use_threads=False)])
             else:

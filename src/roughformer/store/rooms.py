@@ -16,7 +16,7 @@ class Rooms:
     """Arrays of times and values that are used again when nobody has them any more: new ones
     would cost the system as much time to clear as it takes to fill them.
 
-    A copy in another process has its own.
+    For one thread. A copy in another process has its own.
     """
 
     def __init__(self) -> None:

@@ -64,8 +64,18 @@ class Shelf:
         """The row group that each of the series is in."""
         return np.searchsorted(self.starts, series, side="right") - 1
 
-    def rows(self, group: int, *, tokens: bool) -> Rows:
-        """A row group: its tokens, or its series."""
+    def held(self, groups: list[int], *, tokens: bool) -> dict[int, Rows]:
+        """Those of some row groups that are in memory."""
+        with self._lock:
+            return {g: self._held[g, tokens] for g in groups if (g, tokens) in self._held}
+
+    def forget(self, group: int, *, tokens: bool) -> None:
+        """Nobody will ask for it soon."""
+        with self._lock:
+            self._held.pop((group, tokens), None)
+
+    def rows(self, group: int, *, tokens: bool, keep: bool = True) -> Rows:
+        """A row group: its tokens, or its series. ``keep``: in memory, for the next call."""
         with self._lock:
             if (group, tokens) in self._held:
                 self._held.move_to_end((group, tokens))
@@ -76,7 +86,8 @@ class Shelf:
             lambda file: read_rows(file, self.manifest, [number], series=not tokens, tokens=tokens),
         )
         with self._lock:
-            self._held[group, tokens] = found
+            if keep:
+                self._held[group, tokens] = found
             while len(self._held) > _HELD:
                 self._held.popitem(last=False)
         return found

@@ -4,6 +4,7 @@ import hashlib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -36,11 +37,12 @@ class _Covariates:
 class _Wanted:
     """Series of a store in the order of its row groups, each of which is needed once only.
 
-    ``back (B,)``: where each of those asked for stands in that order.
+    ``back (B,)``: where each of those asked for stands in that order. ``counts (G,)``: how many
+    series of each row group may ever be asked for.
     """
 
-    def __init__(self, shelf: Shelf, series: Index) -> None:
-        self.shelf = shelf
+    def __init__(self, shelf: Shelf, series: Index, counts: Index) -> None:
+        self.shelf, self.counts = shelf, counts
         order = np.argsort(series, kind="stable")
         self.sorted = series[order]
         self.back = np.empty(len(series), dtype=np.int64)
@@ -48,12 +50,21 @@ class _Wanted:
         self.as_is = bool((order[1:] > order[:-1]).all())  # nothing to put back
 
     def rows(self, *, tokens: bool) -> Iterator[tuple[Rows, Index]]:
-        """Row groups, and which of their series are wanted."""
+        """Row groups, and which of their series are wanted.
+
+        One that is wanted as a whole is not kept in memory: only of others will more be wanted.
+        """
         present, first = np.unique(self.shelf.group_of(self.sorted), return_index=True)
         ends = [*first, len(self.sorted)][1:]
+        # What is in memory stays there until its turn comes, whatever is read before.
+        held = self.shelf.held(present.tolist(), tokens=tokens)
         for group, start, end in zip(present.tolist(), first, ends, strict=True):
             at = self.sorted[start:end] - self.shelf.starts[group]
-            yield self.shelf.rows(group, tokens=tokens), at
+            keep = bool(end - start < self.counts[group])
+            rows = held.pop(group, None) or self.shelf.rows(group, tokens=tokens, keep=keep)
+            if not keep:
+                self.shelf.forget(group, tokens=tokens)
+            yield rows, at
 
 
 @dataclass(frozen=True)
@@ -113,6 +124,11 @@ class StoredSeries:
         numbers = hashlib.blake2b(np.ascontiguousarray(self.which).tobytes(), digest_size=16)
         return f"{self.manifest.key}-{numbers.hexdigest()}"
 
+    @cached_property
+    def _counts(self) -> Index:
+        """``(G,)``: how many of the series are in each row group of the store."""
+        return np.bincount(self.shelf.group_of(self.which), minlength=len(self.shelf.where))
+
     def part(self, which: Any) -> "StoredSeries":
         """Some of the series, by their numbers here; nothing is read."""
         labels = None if self.labels is None else self.labels[which]
@@ -135,15 +151,18 @@ class StoredSeries:
         groups at a time, and fewer for a part of each batch.
 
         Row groups at random, each with its series at random, stand in a line, which is cut into
-        M = min(``size``, ``MIXED``) lanes. A batch of n takes n / M series of each lane: at place
-        b the next one of lane floor(b M / n). So neighbours in a batch are of the same row groups,
-        and a process with the same part of all batches reads that part of the row groups.
+        M = ``MIXED`` lanes. A batch of n takes n / M series of each lane: at place b the next one
+        of lane floor(b M / n), and if n < M, of the lanes from that one to the one of place b + 1
+        by turns, one a batch. So neighbours in a batch are of the same row groups, and a process
+        with the same part of all batches reads that part of the row groups.
         """
         present, code = np.unique(self.shelf.group_of(self.which), return_inverse=True)
         line = np.lexsort((rng.random(len(self)), rng.permutation(len(present))[code]))
         batch, place = np.divmod(np.arange(len(self)), size)
         sizes = np.minimum(len(self) - batch * size, size)
-        lane = place * min(size, MIXED) // sizes
+        low, high = place * MIXED // sizes, (place + 1) * MIXED // sizes
+        turn = np.where(sizes == size, batch, 0)  # a last batch of few has no turns
+        lane = low + turn % np.maximum(high - low, 1)
         order = np.empty(len(self), dtype=np.int64)
         order[np.argsort(lane, kind="stable")] = line
         return order
@@ -155,7 +174,7 @@ class StoredSeries:
                 f"the store {self.shelf.place} holds tokens only; to have the series too, make it "
                 "with roughformer features --series"
             )
-        wanted = _Wanted(self.shelf, np.atleast_1d(self.which[which]))
+        wanted = _Wanted(self.shelf, np.atleast_1d(self.which[which]), self._counts)
         parts = [
             rows.series[at] for rows, at in wanted.rows(tokens=False) if rows.series is not None
         ]
@@ -171,7 +190,7 @@ class StoredSeries:
         tokenizer = self.tokenizer
         if tokenizer is None:
             raise InputError(f"the store {self.shelf.place} holds no tokens")
-        wanted = _Wanted(self.shelf, np.atleast_1d(self.which[which]))
+        wanted = _Wanted(self.shelf, np.atleast_1d(self.which[which]), self._counts)
         # Only what is wanted of each row group stays in memory.
         found = [(_some(rows, at), np.arange(len(at))) for rows, at in wanted.rows(tokens=True)]
         inputs = _padded([(rows.tokens, at) for rows, at in found if rows.tokens is not None])
