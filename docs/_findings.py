@@ -114,6 +114,7 @@ def numbers(t: Tables) -> dict[str, str]:
         "hr_patient_median": heart("patient", "RFormer, model of rates", 3),
         **worst_recording(t),
         **steps_of_rde(t),
+        **search_of_sine(t),
     }  # fmt: skip
     rows = {
         "rformer": "RFormer", "transformer": "Transformer", "gru": "GRU", "ode": "ODE-RNN",
@@ -205,6 +206,31 @@ def steps_of_rde(t: Tables) -> dict[str, str]:
         found["nrde_score"] = scores.get(chosen[0], NOT_RUN)
         found["nrde_paper_score"] = scores.get(chosen[1], NOT_RUN)
     return found
+
+
+def search_of_sine(t: Tables) -> dict[str, str]:
+    """What the search on validation chose for signatures alone, and how good the paper's choice is
+    there: as it is, and at the learning rate of our default.
+    """
+    names = ("chosen", "score", "paper", "faster", "trials")
+    found = dict.fromkeys((f"search_{name}" for name in names), NOT_RUN)
+    trials = {
+        row["job"]["trial"]: row
+        for row in t._module.chosen_rows("hyperparameters").rows
+        if row["job"]["part"] == "search"
+        and (row["job"]["task"], row["job"]["tokens"]) == ("sine", "signatures")
+    }
+    if not {0, 1} <= set(trials):
+        return found
+    best = min(trials.values(), key=lambda row: row["loss"] or float("inf"))
+    own = best["parameters"]
+    found["search_chosen"] = (
+        f"{own['windows']} windows, depth {own['depth']}, views: {own['views']}, learning rate "
+        f"{own['learning_rate']:.1e}"
+    )
+    for name, row in (("score", best), ("paper", trials[0]), ("faster", trials[1])):
+        found[f"search_{name}"] = f"{row['score']:.3f}"
+    return found | {"search_trials": str(len(trials))}
 
 
 def page() -> str:

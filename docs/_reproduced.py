@@ -48,16 +48,18 @@ def clocks(rows: list[dict[str, Any]]) -> str:
 
 
 def not_run(missing: list[str]) -> list[str]:
-    """Lines that were not run: those of a model together."""
-    models: dict[str, list[str]] = {}
+    """Lines that were not run: those of a model, or of a part of a search, together."""
+    alike: dict[str, list[str]] = {}
     for words in missing:
-        found = re.search(r"model (.+?)(?:,|$)", words)
-        models.setdefault(found.group(1) if found else "", []).append(words)
+        model = re.search(r"model ([^,(]+)", words)
+        search = re.match(r"task .+?, part \w+", words) or re.match(r"task [^,(]+", words)
+        name = model.group(1).strip() if model else search.group(0) if search else ""
+        alike.setdefault(name, []).append(words)
     told = []
-    for model, lines in models.items():
-        if model and len(lines) > 1:
+    for name, lines in alike.items():
+        if name and len(lines) > 1:
             runs = sum(int(found) for w in lines for found in re.findall(r"\((\d+) runs?\)", w))
-            told.append(f"not run: {len(lines)} lines of {model} ({runs} runs)")
+            told.append(f"not run: {len(lines)} lines of {name} ({runs} runs)")
         else:
             told += [f"not run: {words}" for words in lines]
     return told
