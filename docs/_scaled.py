@@ -24,8 +24,10 @@ def stores(found: dict[str, Any]) -> str:
         "## From Parquet to tokens\n\n`python benchmarks/scale.py`. "
         f"{found['observations']:,} observations of three channels, series of "
         f"{found['length']:,} points, {found['windows']} windows, depth 2, both views. Reading: "
-        "pyarrow decodes the same columns in as many processes, without threads of its own, and "
-        "throws them away; there: share of the speed of the same reading as tasks of the same "
+        "pyarrow, as it comes, decodes the same columns in as many processes, without threads of "
+        "its own, and throws them away (our workers map files into memory and keep what they "
+        "have allocated, which would make it faster, too); there: share of the speed of the same "
+        "reading as tasks of the same "
         "engine.\n\n"
     )
     rows = []
