@@ -93,7 +93,7 @@ def _in_processes(
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(workers, context, initializer=_begin, initargs=(work,))
     try:
-        with _memory_kept():  # all workers start with the first unit
+        with _memory_kept():  # workers start while units are handed in
             jobs = {pool.submit(_do, unit): number for number, unit in enumerate(units)}
         done: dict[int, Result] = {}
         for job in as_completed(jobs):
