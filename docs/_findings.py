@@ -55,9 +55,10 @@ class Tables:
                     return str(self._module.cell_text(cells[at]))
         return NOT_RUN
 
-    def budget(self, name: str, model: str) -> str:
-        """Seconds of the processor that trainings of a model had."""
+    def budget(self, name: str, model: str, protocol: str | None = None) -> str:
+        """Seconds of the processor that trainings of a model had, by one protocol or by all."""
         jobs = [row["job"] for row in self._module.chosen_rows(name).rows]
+        jobs = [job for job in jobs if protocol in (None, job.get("protocol"))]
         told = {job.get("options", job)["max_seconds"] for job in jobs if job["model"] == model}
         return " or ".join(f"{seconds:.0f}" for seconds in sorted(told)) or NOT_RUN
 
@@ -87,7 +88,7 @@ def numbers(t: Tables) -> dict[str, str]:
         "stride": str(_STRIDE),
         "paper_hr": PAPER["rformer"][0],
         "paper_hr_dropped": PAPER["rformer"][1],
-        "hr_budget": t.budget("heart-rate", "gru"),
+        "hr_budget": t.budget("heart-rate", "gru", "random"),
         "sine_budget": t.budget("sine", "gru"),
         "paper_gru": PAPER["gru"][0],
         "paper_cde": PAPER["neural-cde"][0],
