@@ -9,13 +9,15 @@ from typing import Any
 
 from _results import table
 
+from roughformer.store.plan import Sizes
+
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE.parent / "results"
 CORES, PETABYTE = 10_000, 1e15
 # What a plan needs and a measurement here cannot give; said on the page.
 DOLLARS_A_CORE_HOUR, DOLLARS_A_GB_MONTH = 0.04, 0.02
 FOOTER_SECONDS, FILE_BYTES = 0.02, 1e9
-ROW_BYTES, ROW_BYTES_A_UNIT, MANIFEST_BYTES = 40, 256e6, 110  # in memory; of a shard's entry
+ROW_BYTES, MANIFEST_BYTES = 40, 110  # in memory; of a shard's entry
 
 
 def stores(found: dict[str, Any]) -> str:
@@ -101,7 +103,7 @@ def plan(found: dict[str, Any]) -> str:
     hours, slow = (observations / run["speed"] / 3600 for run in (one, mixed))
     rate = PETABYTE / (hours / CORES * 3600)  # bytes a second
     out = observations / 1e6 * one["bytes_per_million"]
-    files, units = PETABYTE / FILE_BYTES, observations * ROW_BYTES / ROW_BYTES_A_UNIT
+    files, units = PETABYTE / FILE_BYTES, observations * ROW_BYTES / Sizes().rows
     return (HERE / "_scaled_plan.txt").read_text().format(
         observations=f"{observations:.1e}",
         hours=f"{hours:,.0f}",

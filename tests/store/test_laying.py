@@ -150,11 +150,14 @@ def test_native_laying_is_what_numpy_does(isa, dtype, channels):
                     columns[rng.integers(channels)][rng.integers(n)] = value
                     if rng.random() < 0.5:
                         times[rng.integers(n)] = value
-                outs = [(np.empty(n), np.empty((n, channels), dtype)) for _ in range(2)]
+                # Anywhere in larger arrays, whose other rows stay as they are.
+                first = int(rng.integers(9))
+                rooms = [(np.full(n + 9, 7.0), np.full((n + 9, channels), 7, dtype)) for _ in "ab"]
+                outs = [[array[first : first + n] for array in pair] for pair in rooms]
                 seen = lay(times, columns, *outs[0])
                 expected = laying._lay_slowly(times, columns, *outs[1])
                 assert seen == expected
-                for one, other in zip(*outs, strict=True):
+                for one, other in zip(*rooms, strict=True):
                     np.testing.assert_array_equal(one, other)
     finally:
         native.rf_set_isa(was)

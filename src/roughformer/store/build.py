@@ -62,7 +62,7 @@ def build_store(
     drop: float = 0.0,
     seed: int = 0,
     engine: Engine = "local",
-    workers: int = 1,
+    workers: int | None = None,
     address: str | None = None,
     memory: int = 1 << 30,
     sizes: Sizes | None = None,
@@ -73,7 +73,8 @@ def build_store(
 
     ``config``: of the tokens, None for none. ``series``: keep the series too. ``labels``: id (as
     text) -> label, instead of a column; series without one are left out. ``drop`` of the points of
-    each series are left out of its tokens. ``memory``: bytes that a worker may hold of data, the
+    each series are left out of its tokens. ``workers``: processes, or tasks of Ray at a time, that
+    do the work; None: this process does it. ``memory``: bytes that a worker may hold of data, the
     interpreter not counted. ``afresh``: also what is finished is made again.
     ``progress(stage, rows done, rows in all)`` is called now and then.
     """

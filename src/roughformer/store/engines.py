@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from typing import Any, Literal, TypeVar
 
 from roughformer.errors import CapacityError, InputError
-from roughformer.store.places import map_files
-from roughformer.store.worker import begin_worker
+from roughformer.ray_tasks import MEMORY_KEPT
+from roughformer.store.worker import begin_units, begin_worker
 
 __all__ = ["Engine", "run_units"]
 
@@ -27,22 +27,24 @@ def run_units(
     work: Callable[[Unit], Result],
     *,
     engine: Engine = "local",
-    workers: int = 1,
+    workers: int | None = None,
     address: str | None = None,
     progress: Callable[[Result], None] | None = None,
 ) -> list[Result]:
     """``[work(unit) for unit in units]``, shared out; ``progress(result)`` as each is done.
 
-    ``work`` and units are pickled, where there is more than one worker. The first error ends it.
+    ``workers``: processes that are started for it, or tasks at a time; None: this process does it,
+    as it does a single unit, for which none is worth starting. A process of its own is faster: it
+    may map files and keep memory. Then ``work`` and units are pickled. The first error ends it.
     """
     tell = progress or (lambda result: None)
     if engine == "ray":
         from roughformer.store.ray_engine import run_on_ray
 
-        return run_on_ray(units, work, workers=workers, address=address, progress=tell)
+        return run_on_ray(units, work, workers=workers or 1, address=address, progress=tell)
     if engine != "local":
         raise InputError(f"the engine must be 'local' or 'ray', got {engine!r}")
-    if min(workers, len(units)) <= 1:
+    if not workers or len(units) <= 1:
         with _old_objects_kept():
             return [_told(work(unit), tell) for unit in units]
     return _in_processes(units, work, min(workers, len(units)), tell)
@@ -70,16 +72,13 @@ def _old_objects_kept() -> Iterator[None]:
 
 @contextmanager
 def _memory_kept() -> Iterator[None]:
-    """In processes that start inside, pyarrow's allocator keeps the memory of one slice of rows for
-    the next: given back to the system, all of it would be cleared again each time.
-    """
-    name = "MIMALLOC_PURGE_DELAY"
-    earlier = os.environ.get(name)
-    os.environ.setdefault(name, "-1")
+    """In processes that start inside, pyarrow's allocator keeps its memory."""
+    new = {name: value for name, value in MEMORY_KEPT.items() if name not in os.environ}
+    os.environ.update(new)
     try:
         yield
     finally:
-        if earlier is None:
+        for name in new:
             os.environ.pop(name, None)
 
 
@@ -117,8 +116,7 @@ def _begin(work: Callable[[Any], Any]) -> None:
     global _work
     _work = work
     begin_worker()
-    gc.freeze()  # as _old_objects_kept
-    map_files()  # if one is shortened under its hands, this process dies, and not the caller's
+    begin_units()
 
 
 def _do(unit: Any) -> Any:

@@ -21,7 +21,7 @@ __all__ = ["BucketUnit", "RangeUnit", "Sizes", "bucket_units", "by_id", "range_u
 class Sizes:
     """Bytes that units aim at."""
 
-    rows: int = 256 << 20  # of the data, as columns in memory
+    rows: int = 512 << 20  # of the data, as columns in memory
     shard: int = 96 << 20  # of the result, before compression
     bucket: int = 16 << 20  # of the data: what is sorted at once
 

@@ -8,15 +8,15 @@ Ray Data would do the same at half the speed: no data go through Ray here, and i
 for tasks that have ended ten times a second, which is as long as half of a unit takes.
 """
 
-import gc
 import pickle
 import secrets
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from roughformer.errors import CapacityError, InputError
-from roughformer.ray_cluster import connected, roughformer_ray
-from roughformer.store.places import map_files
+from roughformer.ray_cluster import connected
+from roughformer.ray_tasks import Failed, outcome, packed_work
+from roughformer.store.worker import begin_units
 
 __all__ = ["run_on_ray"]
 
@@ -40,17 +40,18 @@ def run_on_ray(
     done: dict[int, Result] = {}
     with connected(address) as ray:
         # Nodes read and write for themselves: they shall not all be tasks of the same one.
-        task = ray.remote(num_cpus=1, max_retries=_REPEATS, scheduling_strategy="SPREAD")(_outcome)
-        name, shared = secrets.token_hex(8), ray.put(pickle.dumps(work))
+        task = ray.remote(num_cpus=1, max_retries=_REPEATS, scheduling_strategy="SPREAD")(outcome)
+        name, shared = secrets.token_hex(8), ray.put(packed_work(begin_units, work))
         waiting = iter(enumerate(units))
         running: dict[Any, int] = {}
         try:
             while len(done) < len(units):
-                while len(running) < max(workers, 1) and (unit := next(waiting, None)) is not None:
+                most = _at_a_time(ray, workers)  # nodes come and go
+                while len(running) < most and (unit := next(waiting, None)) is not None:
                     running[task.remote(name, [shared], pickle.dumps(unit[1]))] = unit[0]
                 for ended in ray.wait(list(running))[0]:
                     result = pickle.loads(ray.get(ended))
-                    if isinstance(result, _Failed):
+                    if isinstance(result, Failed):
                         raise result.error
                     done[running.pop(ended)] = result
                     progress(result)
@@ -59,6 +60,14 @@ def run_on_ray(
         finally:
             _end(ray, list(running))
     return [done[number] for number in range(len(units))]
+
+
+def _at_a_time(ray: Any, workers: int) -> int:
+    """Tasks that Ray knows of at a time. Where it has no more processors than may work, others may
+    wait there for theirs: a worker that ends one then goes on with the next without asking us.
+    """
+    processors = ray.cluster_resources().get("CPU", 0)
+    return max(workers, 1) * (2 if processors <= workers else 1)
 
 
 def _end(ray: Any, tasks: list[Any]) -> None:
@@ -82,39 +91,3 @@ def _told(error: Exception, begun: bool) -> Exception:
         "of memory; what is finished is kept: go on with the same command, with fewer --workers "
         f"({lines[0]})"
     )
-
-
-class _Failed:
-    """What was raised in a task: as a result it comes back without Ray's wrappings."""
-
-    def __init__(self, error: Exception) -> None:
-        self.error = error
-
-
-_known: dict[str, Callable[[Any], Any]] = {}  # of this worker: its last work by name
-
-
-def _outcome(name: str, shared: list[Any], packed: bytes) -> bytes:
-    """What the work does with a unit, or what it raises. The work may hold a table of many labels,
-    so that a worker fetches it once.
-    """
-    if name not in _known:
-        _known.clear()
-        _known[name] = pickle.loads(roughformer_ray().get(shared[0]))
-        gc.freeze()  # as workers of this machine do (engines.py)
-        map_files()
-    unit = pickle.loads(packed)
-    try:
-        return pickle.dumps(_known[name](unit))
-    except Exception as error:
-        return _packed(error)
-
-
-def _packed(error: Exception) -> bytes:
-    """As it is, unless it does not survive the way."""
-    try:
-        found = pickle.dumps(_Failed(error))
-        pickle.loads(found)
-        return found
-    except Exception:
-        return pickle.dumps(_Failed(RuntimeError(f"{type(error).__name__}: {error}")))
