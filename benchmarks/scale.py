@@ -71,14 +71,14 @@ def read(data: str, workers: int, engine: str = "local") -> dict[str, Any]:
     if engine == "ray":
         from roughformer.store.engines import run_units
 
-        _cluster()
+        _cluster(workers)
         run_units(units[: 4 * workers], decode, engine="ray", workers=workers)
         start = time.perf_counter()
         run_units(units, decode, engine="ray", workers=workers, progress=tell)
     else:
         start = time.perf_counter()
         with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
-            # One process reads by itself, as one process makes tokens by itself.
+            # One process reads by itself; that it need not be started does not count.
             for rows in map(decode, units) if workers == 1 else pool.map(decode, units):
                 tell(rows)
     return {"seconds": time.perf_counter() - start, "speed": steady.speed(workers), "rows": done}
@@ -121,10 +121,12 @@ def build(data: str, out: str, workers: int, engine: str, windows: Any) -> dict[
     }
 
 
-def _cluster() -> None:
+def _cluster(workers: int) -> None:
+    """One of as many processors on this machine."""
     import ray
 
-    ray.init(address="local", include_dashboard=False, logging_level="ERROR", log_to_driver=False)
+    quiet = {"include_dashboard": False, "logging_level": "ERROR", "log_to_driver": False}
+    ray.init(address="local", num_cpus=workers, **quiet)
 
 
 def _warm(data: str, out: str, columns: Any, config: Any, workers: int) -> None:
@@ -133,7 +135,7 @@ def _warm(data: str, out: str, columns: Any, config: Any, workers: int) -> None:
     """
     from roughformer.store import build_store
 
-    _cluster()
+    _cluster(workers)
     some = sorted(Path(data).glob("*.parquet"))[:4]
     build_store(some, out, columns, config, workers=workers, engine="ray")
     shutil.rmtree(out)

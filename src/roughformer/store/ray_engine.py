@@ -23,7 +23,7 @@ __all__ = ["run_on_ray"]
 Unit = TypeVar("Unit")
 Result = TypeVar("Result")
 _REPEATS = 20  # of a unit whose worker or node died
-_ENDINGS = 10  # a task that is just being handed to a worker may miss that it was cancelled
+_PATIENCE = 60.0  # seconds that units in hand may take after an error
 
 
 def run_on_ray(
@@ -63,19 +63,23 @@ def run_on_ray(
 
 
 def _at_a_time(ray: Any, workers: int) -> int:
-    """Tasks that Ray knows of at a time. Where it has no more processors than may work, others may
-    wait there for theirs: a worker that ends one then goes on with the next without asking us.
+    """Tasks that Ray knows of at a time. Where it has no more processors than may work, as many as
+    it has may wait there for theirs: a worker that ends one then goes on with the next without
+    asking us.
     """
-    processors = ray.cluster_resources().get("CPU", 0)
-    return max(workers, 1) * (2 if processors <= workers else 1)
+    processors = int(ray.cluster_resources().get("CPU", 0))
+    return max(workers, 1) if processors > workers else 2 * max(processors, 1)
 
 
 def _end(ray: Any, tasks: list[Any]) -> None:
-    """Cancel tasks, and wait until they are gone: none shall write into what comes next."""
-    for _ in range(_ENDINGS):
-        for task in tasks:
-            ray.cancel(task, force=True)
-        tasks = ray.wait(tasks, num_returns=len(tasks), timeout=1.0)[1] if tasks else []
+    """Wait until what was begun has ended: none shall write into what comes next.
+
+    Nothing is cancelled. Ray (2.60) ends the calling process, without a word, when a task that is
+    cancelled was just being handed to a worker ("tried to complete task that was not pending"). A
+    unit takes seconds; what takes longer ends with the connection, if that is ours.
+    """
+    if tasks:
+        ray.wait(tasks, num_returns=len(tasks), timeout=_PATIENCE, fetch_local=False)
 
 
 def _told(error: Exception, begun: bool) -> Exception:

@@ -68,9 +68,10 @@ class RayEngine:
         self._board.answer.remote(number, stop)
 
     def close(self) -> None:
-        """Cancel what still runs and leave the cluster."""
-        for task in self._running:
-            self._ray.cancel(task, force=True)
+        """End the board, and with it each trial that still runs, when it tells its next score;
+        leave the cluster. To cancel a task may end this process (see store/ray_engine.py).
+        """
+        self._ray.kill(self._board)
         self._running = {}
         self._open.close()
 
