@@ -19,7 +19,7 @@ from roughformer.windows import Windows
 
 pytestmark = pytest.mark.slow
 COLUMNS = TableColumns("series_id", "time", ("x", "y"))
-SIZES = Sizes(rows=200_000, shard=200_000, bucket=200_000)
+SIZES = Sizes(rows=200_000, shard=200_000, piece=200_000, bucket=200_000)
 
 
 def table(n_series, length, seed=0):

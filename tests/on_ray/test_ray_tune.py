@@ -8,6 +8,8 @@ import pytest
 
 from command import succeeds
 from roughformer.io import make_sine
+from roughformer.tune.jobs import Job, Problem
+from roughformer.tune.ray_engine import RayEngine
 
 pytestmark = pytest.mark.slow
 SETTINGS = (
@@ -58,3 +60,26 @@ def test_trials_of_a_dead_node_are_repeated(two_nodes, tmp_path):
     again = json.loads((out / "trials.json").read_text())
     assert again[:4] == rows
     assert again[4]["state"] == "complete"
+
+
+def test_closing_ends_trials_and_may_be_done_twice(two_nodes):
+    ray = pytest.importorskip("ray")
+    batch = make_sine(60, n_classes=2, length=60)
+    problem = Problem("classification", batch, batch.labels)
+    settings = {"epochs": 10_000, "patience": None, "batch_size": 2, "n_jobs": 1, "windows": 4}
+    ray.init(address=two_nodes.address, logging_level="ERROR", log_to_driver=False)
+    try:
+        engine = RayEngine(problem, 2, 1, None)
+        for number in range(2):
+            engine.start(Job(number, settings | {"random_state": number}))
+        engine.answer(engine.wait().number, stop=False)  # a trial is at work
+        engine.close()
+        engine.close()
+        assert ray.is_initialized()  # the connection is the caller's
+        for _ in range(300):
+            if ray.available_resources().get("CPU") == 2:
+                break
+            time.sleep(0.1)
+        assert ray.available_resources()["CPU"] == 2
+    finally:
+        ray.shutdown()

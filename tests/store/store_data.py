@@ -15,7 +15,7 @@ from roughformer.store.plan import Sizes
 from roughformer.store.shards import read_rows
 
 COLUMNS = TableColumns("id", "time", ("x", "y"))
-SMALL = Sizes(rows=12_000, shard=100_000, bucket=4_000)  # a few hundred rows a unit
+SMALL = Sizes(rows=12_000, shard=100_000, piece=12_000, bucket=4_000)  # a few hundred rows a unit
 CONFIG = rf.TokenConfig(windows=5, depth=2)
 
 

@@ -97,7 +97,8 @@ class Cluster:
 
 
 @pytest.mark.parametrize(
-    ("processors", "workers", "most"), [(2, 2, 4), (1, 64, 2), (3, 2, 2), (64, 1, 1), (0, 1, 2)]
+    ("processors", "workers", "most"),
+    [(2, 2, 4), (2, 64, 64), (3, 2, 2), (64, 1, 1), (0, 1, 1), (1, 0, 1)],
 )
 def test_tasks_wait_on_ray_only_where_it_cannot_run_more_than_were_asked_for(
     processors: float, workers: int, most: int

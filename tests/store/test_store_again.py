@@ -1,5 +1,6 @@
 """The second run: nothing to do, or what is missing, or all of it where something has changed."""
 
+import inspect
 import os
 
 import pyarrow as pa
@@ -9,6 +10,8 @@ from store_data import CONFIG, digests, expect, make, shuffled, table, write
 
 import roughformer as rf
 from roughformer.errors import CapacityError, InputError
+from roughformer.store.build import build_store
+from roughformer.store.claim import MARKER
 from roughformer.store.engines import run_units
 from roughformer.store.plan import Sizes
 
@@ -178,3 +181,25 @@ def test_a_marker_that_was_left_behind_goes_with_the_next_run(tmp_path, data):
 def test_a_store_where_a_pattern_would_find_it_is_refused(tmp_path, data):
     with pytest.raises(InputError, match="within the data"):
         make(tmp_path / "**" / "*.parquet", tmp_path / "out")
+
+
+@pytest.mark.parametrize("left", ["another build's marker", "none"])
+def test_a_unit_of_a_build_that_is_over_writes_nothing(tmp_path, data, left):
+    out, seen = tmp_path / "out", []
+
+    def progress(stage, done, total):
+        if stage == "tokens" and done and not seen:  # as if another build had begun
+            seen.append({path.name for path in out.glob("shard-*")})
+            (out / MARKER).unlink()
+            if left != "none":
+                (out / MARKER).write_text('{"kind": "roughformer.store.building", "key": "x"}')
+
+    with pytest.raises(InputError, match="no longer made by the build that this unit is of"):
+        make(data, out, progress=progress)
+    assert {path.name for path in out.glob("shard-*")} == seen[0]
+    assert len(seen[0]) >= 1
+
+
+def test_what_is_scattered_at_once_fits_the_memory_of_a_worker():
+    memory = inspect.signature(build_store).parameters["memory"].default
+    assert 2.5 * Sizes().piece < memory  # the rows, and their copy in order of buckets

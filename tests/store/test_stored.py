@@ -50,7 +50,8 @@ def written(directory, batch, tokenizer, *, holds=("series", "tokens"), shards=3
                     part if "series" in holds else None, tokens if "tokens" in holds else None,
                 )
             )  # fmt: skip
-        infos.append(write_shard(place / shard_name(k), "key", k, blocks, schema_of(blocks[0])))
+        schema = schema_of(blocks[0])
+        infos.append(write_shard(place / shard_name(k), "key", k, blocks, schema, lambda: None))
     manifest = Manifest(
         key="key", holds=holds, channels=batch.channels, static_names=batch.static_names,
         labelled=True, tokenizer=tokenizer if "tokens" in holds else None,

@@ -190,7 +190,7 @@ class _Run:
         work = ScatterWork(
             directory, self.key, self.recipe.columns.needed, self.recipe.schema, n_buckets
         )
-        target = max(1, int(self.sizes.rows / (size / self.source.rows)))
+        target = max(1, int(self.sizes.piece / (size / self.source.rows)))
         cut = spans_of([group.rows for group in groups], target, [True] * len(groups))
         units = [PieceUnit(k, groups[first:last]) for k, (first, last) in enumerate(cut)]
         for info in directory.listing():

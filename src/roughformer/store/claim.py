@@ -13,7 +13,7 @@ from roughformer.store.manifest import MANIFEST, Manifest
 from roughformer.store.places import Place
 from roughformer.store.shards import is_shard
 
-__all__ = ["MARKER", "SCATTERED", "building", "complete"]
+__all__ = ["MARKER", "SCATTERED", "building", "check_claim", "complete"]
 
 MARKER, SCATTERED = "building.json", "scattered"
 _OURS = re.compile(rf"(shard-\d+\.parquet|{MANIFEST}|{MARKER})(\.[0-9a-f]+\.part)?|{SCATTERED}")
@@ -61,6 +61,18 @@ def building(store: Place, key: str, afresh: bool = False) -> Iterator[Callable[
 
         yield begin
         (store / MARKER).remove()
+
+
+def check_claim(store: Place, key: str) -> None:
+    """``InputError`` unless the build with this key still holds the store: a worker that outlives
+    its build, on a cluster, must not write into another one's.
+    """
+    try:
+        found = json.loads((store / MARKER).read())["key"]
+    except FileNotFoundError:
+        found = None
+    if found != key:
+        raise InputError(f"{store} is no longer made by the build that this unit is of")
 
 
 def _mark(store: Place, key: str) -> None:

@@ -100,9 +100,10 @@ def _in_processes(
         return [done[number] for number in range(len(units))]
     except BrokenProcessPool:
         raise CapacityError(
-            "a worker process was killed, mostly for want of memory (or because a file of the data "
-            "was made shorter while it was read); what is finished is kept: go on with the same "
-            "command, with fewer --workers"
+            "a worker process was killed, mostly for want of memory (or a file of the data was "
+            "made shorter while it was read, or a script calls this outside of its "
+            "if __name__ == '__main__'); what is finished is kept: go on with the same command, "
+            "with fewer --workers or less --memory"
         ) from None
     finally:
         pool.shutdown(wait=True, cancel_futures=True)

@@ -23,6 +23,7 @@ class Sizes:
 
     rows: int = 512 << 20  # of the data, as columns in memory
     shard: int = 96 << 20  # of the result, before compression
+    piece: int = 256 << 20  # of the data that are scattered at once, twice as much in memory
     bucket: int = 16 << 20  # of the data: what is sorted at once
 
 

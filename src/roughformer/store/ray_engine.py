@@ -11,6 +11,8 @@ for tasks that have ended ten times a second, which is as long as half of a unit
 import pickle
 import secrets
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from itertools import islice
 from typing import Any, TypeVar
 
 from roughformer.errors import CapacityError, InputError
@@ -46,9 +48,10 @@ def run_on_ray(
         running: dict[Any, int] = {}
         try:
             while len(done) < len(units):
-                most = _at_a_time(ray, workers)  # nodes come and go
-                while len(running) < most and (unit := next(waiting, None)) is not None:
-                    running[task.remote(name, [shared], pickle.dumps(unit[1]))] = unit[0]
+                if len(done) + len(running) < len(units):
+                    room = max(_at_a_time(ray, workers) - len(running), 0)
+                    for number, unit in islice(waiting, room):
+                        running[task.remote(name, [shared], pickle.dumps(unit))] = number
                 for ended in ray.wait(list(running))[0]:
                     result = pickle.loads(ray.get(ended))
                     if isinstance(result, Failed):
@@ -63,12 +66,12 @@ def run_on_ray(
 
 
 def _at_a_time(ray: Any, workers: int) -> int:
-    """Tasks that Ray knows of at a time. Where it has no more processors than may work, as many as
-    it has may wait there for theirs: a worker that ends one then goes on with the next without
-    asking us.
+    """Tasks that Ray knows of at a time, which may change with its nodes. Where it has no more
+    processors than may work, as many as it has wait there for theirs: a worker that ends one then
+    goes on with the next without asking us.
     """
     processors = int(ray.cluster_resources().get("CPU", 0))
-    return max(workers, 1) if processors > workers else 2 * max(processors, 1)
+    return max(workers, 1 if processors > workers else 2 * processors, 1)
 
 
 def _end(ray: Any, tasks: list[Any]) -> None:
@@ -76,10 +79,12 @@ def _end(ray: Any, tasks: list[Any]) -> None:
 
     Nothing is cancelled. Ray (2.60) ends the calling process, without a word, when a task that is
     cancelled was just being handed to a worker ("tried to complete task that was not pending"). A
-    unit takes seconds; what takes longer ends with the connection, if that is ours.
+    unit takes seconds; what takes longer ends with the connection, if that is ours, and else finds
+    that its build is over (``check_claim``).
     """
-    if tasks:
-        ray.wait(tasks, num_returns=len(tasks), timeout=_PATIENCE, fetch_local=False)
+    with suppress(ray.exceptions.RayError):  # what led here is to be told
+        if tasks:
+            ray.wait(tasks, num_returns=len(tasks), timeout=_PATIENCE, fetch_local=False)
 
 
 def _told(error: Exception, begun: bool) -> Exception:

@@ -60,7 +60,8 @@ class ScatterWork:
 
     def place(self, number: int) -> Place:
         """Where a piece is put."""
-        return self.directory / f"piece-{number:05d}.arrow"
+        # The key in it: what an earlier build left running cannot write into this one.
+        return self.directory / f"piece-{self.key[:16]}-{number:05d}.arrow"
 
     def __call__(self, unit: PieceUnit) -> Piece:
         """Read, sort by bucket, write."""

@@ -12,7 +12,7 @@ reader may take series in any order without reading much more than it needs.
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -81,9 +81,16 @@ class Rows:
 
 
 def write_shard(
-    place: Place, key: str, unit: int, blocks: Iterable[Rows], schema: pa.Schema
+    place: Place,
+    key: str,
+    unit: int,
+    blocks: Iterable[Rows],
+    schema: pa.Schema,
+    may_appear: Callable[[], None],
 ) -> ShardInfo:
-    """Write ``blocks`` one after the other; the file appears when it is whole."""
+    """Write ``blocks`` one after the other; the file appears when it is whole, unless
+    ``may_appear()`` raises then.
+    """
     counts = {"series": 0, "points": 0, "windows": 0}
 
     def write(stream: Any) -> None:
@@ -112,6 +119,7 @@ def write_shard(
                 writer.close()
             raise
         writer.close()
+        may_appear()
 
     size = place.put(write)
     return ShardInfo(file=place.name, bytes=size, **counts)

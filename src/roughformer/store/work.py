@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from roughformer.errors import CapacityError, InputError
 from roughformer.series import SeriesBatch, UnobservedWarning
+from roughformer.store.claim import check_claim
 from roughformer.store.columns import TableColumns
 from roughformer.store.hashing import numbers_of
 from roughformer.store.laying import laid_series
@@ -146,7 +147,10 @@ class ShardWork:
         place = self.store / shard_name(unit.number)
         with clock.running("write"), warnings.catch_warnings():
             warnings.simplefilter("ignore", UnobservedWarning)  # counted, and told once
-            shard = write_shard(place, self.key, unit.number, blocks(), self.columns)
+            shard = write_shard(
+                place, self.key, unit.number, blocks(), self.columns,
+                may_appear=lambda: check_claim(self.store, self.key),
+            )  # fmt: skip
         return Made(
             unit.number, shard, unit.rows, seen - shard.series, tuple(never.tolist()), clock.seconds
         )

@@ -31,7 +31,7 @@ class RayEngine:
         near = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(here, soft=False)
         # Beside this process, so that no other node's death takes it along.
         board = ray.remote(num_cpus=0, scheduling_strategy=near)(_Board)
-        self._board = board.remote()
+        self._board: Any = board.remote()
         self._problem = ray.put(problem)
         self._task = ray.remote(num_cpus=threads, max_retries=_REPEATS)(_trial)
         self._running: dict[Any, int] = {}
@@ -71,8 +71,9 @@ class RayEngine:
         """End the board, and with it each trial that still runs, when it tells its next score;
         leave the cluster. To cancel a task may end this process (see store/ray_engine.py).
         """
-        self._ray.kill(self._board)
-        self._running = {}
+        if self._board is not None:
+            self._ray.kill(self._board)
+        self._board, self._running = None, {}
         self._open.close()
 
 
@@ -86,11 +87,11 @@ def _trial(problem: Problem, job: Job, board: Any) -> Ended:
     run_dir: Path | None = None  # nodes share no disk
     try:
         return Ended(job.number, result=run_job(problem, job.settings, report, run_dir))
-    except Stopped:
+    except (Stopped, ray.exceptions.ActorDiedError):  # or the search is over
         return Ended(job.number)
     except (Exception, MemoryError) as error:
         if isinstance(error, ray.exceptions.RayError):
-            raise  # the search is gone, or this node is going
+            raise  # this node is going
         return Ended(job.number, failed=failure(error))
 
 

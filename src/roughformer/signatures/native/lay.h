@@ -1,9 +1,6 @@
 // Columns of a table -> rows of a batch, and what is to be seen on the way.
 #pragma once
 #include "abi.h"
-#ifdef RF_X86
-#include <emmintrin.h>
-#endif
 
 #if RF_DOUBLE
 using Bits = uint64_t;
@@ -17,7 +14,7 @@ constexpr Bits kSign = (Bits)1 << 31, kUlpOfExponent = (Bits)1 << 23;
 // that they overwrite, which is half of the way between a core and its memory; two processes share
 // that way.
 static void past_caches(void* to, const void* from, size_t bytes) {
-#ifdef RF_X86
+#ifdef __SSE2__
   constexpr size_t kLine = 64;
   char* out = (char*)to;
   const char* in = (const char*)from;
@@ -85,7 +82,7 @@ static void lay(RfLay* job) {
       default: side_by_side<0>(columns, C, a, b, near, out);
     }
   }
-#ifdef RF_X86
+#ifdef __SSE2__
   _mm_sfence();  // another thread may read the rows next
 #endif
   job->falls = falls;
