@@ -34,8 +34,9 @@ def fit_recipe(units: Sequence[Unit], recipe: Recipe, config: TokenConfig | None
     count = min(_PLACES, len(units))
     chosen = [units[(k * len(units)) // count] for k in range(count)]
     parts: list[SeriesBatch] = []
+    rooms = Rooms()
     for unit in chosen:
-        parts += _some(unit, recipe, -(-_SERIES // count), -(-_POINTS // count))
+        parts += _some(unit, recipe, rooms, -(-_SERIES // count), -(-_POINTS // count))
     if not parts:
         raise InputError(
             "no series of the data has a label in the table of labels; its first column must hold "
@@ -51,13 +52,13 @@ def fit_recipe(units: Sequence[Unit], recipe: Recipe, config: TokenConfig | None
     return Fitted(tokenizer, columns, size / max(sum(rows.points for rows in blocks), 1))
 
 
-def _some(unit: Unit, recipe: Recipe, series: int, points: int) -> list[SeriesBatch]:
+def _some(unit: Unit, recipe: Recipe, rooms: Rooms, series: int, points: int) -> list[SeriesBatch]:
     """The first series of a unit: at most so many, and none after as many points; how its rows come
     in batches does not matter.
     """
     for sort in (False, True):
         found: list[SeriesBatch] = []
-        left, rooms = (series, points), Rooms()
+        left = series, points
         try:
             for _, batch in batches_of(unit, recipe, rooms, sort):
                 before = np.cumsum(batch.lengths) - batch.lengths
