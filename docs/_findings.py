@@ -62,6 +62,12 @@ class Tables:
         told = {job.get("options", job)["max_seconds"] for job in jobs if job["model"] == model}
         return " or ".join(f"{seconds:.0f}" for seconds in sorted(told)) or NOT_RUN
 
+    def budget_of_task(self, name: str, task: str) -> str:
+        """The same for all trainings on a task."""
+        jobs = [row["job"] for row in self._module.chosen_rows(name).rows]
+        told = {job["max_seconds"] for job in jobs if job["task"] == task}
+        return " or ".join(f"{seconds:.0f}" for seconds in sorted(told)) or NOT_RUN
+
     def note(self, name: str, title: str) -> str:
         """What is said below a table, from "Holds" or "Does not hold" on."""
         for table in self.tables(name):
@@ -114,8 +120,11 @@ def numbers(t: Tables) -> dict[str, str]:
         ),
         "hr_patient_median": heart("patient", "RFormer, model of rates", 3),
         **worst_recording(t),
-        **steps_of_rde(t),
-        **search_of_sine(t),
+        **steps_of_rde(t, "Sine", "nrde"),
+        **steps_of_rde(t, "Heart rate", "nrde_hr"),
+        "nrde_hr_budget": t.budget_of_task("nrde-validation", "heart-rate"),
+        **search_on(t, "sine", "search"),
+        **search_on(t, "heart-rate", "search_hr"),
     }  # fmt: skip
     rows = {
         "rformer": "RFormer", "transformer": "Transformer", "gru": "GRU", "ode": "ODE-RNN",
@@ -194,44 +203,50 @@ def label_of_worst(recording: str) -> dict[str, str]:
     return found
 
 
-def steps_of_rde(t: Tables) -> dict[str, str]:
-    """The best step and depth of Neural RDE on sine and the paper's, and their scores."""
-    found = dict.fromkeys(("nrde_best", "nrde_score", "nrde_paper", "nrde_paper_score"), NOT_RUN)
+def steps_of_rde(t: Tables, task: str, prefix: str) -> dict[str, str]:
+    """The best step and depth of Neural RDE on a task and the paper's, and their scores."""
+    names = ("best", "score", "paper", "paper_score")
+    found = dict.fromkeys((f"{prefix}_{name}" for name in names), NOT_RUN)
     for table in t.tables("nrde-validation"):
-        if not table.title.startswith("Sine"):
+        if not table.title.startswith(task):
             continue
         chosen = re.findall(r"step (\d+), depth (\d+)", table.note)
         scores = {(str(row[0]), str(row[1])): str(row[2]) for row in table.rows}
-        for name, case in zip(("nrde_best", "nrde_paper"), chosen, strict=True):
-            found[name] = f"step {case[0]}, depth {case[1]}"
-        found["nrde_score"] = scores.get(chosen[0], NOT_RUN)
-        found["nrde_paper_score"] = scores.get(chosen[1], NOT_RUN)
+        for name, case in zip(("best", "paper"), chosen, strict=True):
+            found[f"{prefix}_{name}"] = f"step {case[0]}, depth {case[1]}"
+        found[f"{prefix}_score"] = scores.get(chosen[0], NOT_RUN)
+        found[f"{prefix}_paper_score"] = scores.get(chosen[1], NOT_RUN)
     return found
 
 
-def search_of_sine(t: Tables) -> dict[str, str]:
+def search_on(t: Tables, task: str, prefix: str) -> dict[str, str]:
     """What the search on validation chose for signatures alone, and how good the paper's choice is
     there: as it is, and at the learning rate of our default.
     """
-    names = ("chosen", "score", "paper", "faster", "trials")
-    found = dict.fromkeys((f"search_{name}" for name in names), NOT_RUN)
+    names = ("chosen", "score", "paper", "faster", "trials", "budget")
+    found = dict.fromkeys((f"{prefix}_{name}" for name in names), NOT_RUN)
     trials = {
         row["job"]["trial"]: row
         for row in t._module.chosen_rows("hyperparameters").rows
         if row["job"]["part"] == "search"
-        and (row["job"]["task"], row["job"]["tokens"]) == ("sine", "signatures")
+        and (row["job"]["task"], row["job"]["tokens"]) == (task, "signatures")
     }
     if not {0, 1} <= set(trials):
         return found
     best = min(trials.values(), key=lambda row: row["loss"] or float("inf"))
     own = best["parameters"]
-    found["search_chosen"] = (
+    found[f"{prefix}_chosen"] = (
         f"{own['windows']} windows, depth {own['depth']}, views: {own['views']}, learning rate "
         f"{own['learning_rate']:.1e}"
     )
+    digits = 3 if task == "sine" else 2
     for name, row in (("score", best), ("paper", trials[0]), ("faster", trials[1])):
-        found[f"search_{name}"] = f"{row['score']:.3f}"
-    return found | {"search_trials": str(len(trials))}
+        found[f"{prefix}_{name}"] = f"{row['score']:.{digits}f}"
+    options = best["job"]["options"]
+    found[f"{prefix}_budget"] = (
+        f"{options['epochs']} epochs and {options['max_seconds']:.0f} s of the processor"
+    )
+    return found | {f"{prefix}_trials": str(len(trials))}
 
 
 def page() -> str:
