@@ -10,7 +10,7 @@ from typing import Any
 
 from roughformer.ray_cluster import roughformer_ray
 
-__all__ = ["Failed", "outcome", "packed_work"]
+__all__ = ["MEMORY_KEPT", "Failed", "outcome", "packed_work"]
 
 # Of pyarrow's allocator, which reads it once: memory of one slice of rows is kept for the next.
 # Given back to the system, all of it would be cleared again each time.

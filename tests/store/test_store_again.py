@@ -11,7 +11,7 @@ from store_data import CONFIG, digests, expect, make, shuffled, table, write
 import roughformer as rf
 from roughformer.errors import CapacityError, InputError
 from roughformer.store.build import build_store
-from roughformer.store.claim import MARKER
+from roughformer.store.claim import MARKER, SCATTERED
 from roughformer.store.engines import run_units
 from roughformer.store.plan import Sizes
 
@@ -198,6 +198,21 @@ def test_a_unit_of_a_build_that_is_over_writes_nothing(tmp_path, data, left):
         make(data, out, progress=progress)
     assert {path.name for path in out.glob("shard-*")} == seen[0]
     assert len(seen[0]) >= 1
+
+
+def test_pieces_of_another_build_are_not_kept(tmp_path):
+    data, out, seen = write(shuffled(table()), tmp_path / "data"), tmp_path / "out", []
+    (out / SCATTERED).mkdir(parents=True)
+    for name in ("piece-0123456789abcdef-00000.arrow", "piece-00000.arrow.12ab.part"):
+        (out / SCATTERED / name).write_bytes(b"old")
+
+    def progress(stage, done, total):
+        if stage == "tokens" and not seen:
+            seen.extend(path.read_bytes() for path in (out / SCATTERED).iterdir())
+
+    make(data, out, progress=progress)
+    assert seen
+    assert b"old" not in seen
 
 
 def test_what_is_scattered_at_once_fits_the_memory_of_a_worker():

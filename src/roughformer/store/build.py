@@ -193,8 +193,9 @@ class _Run:
         target = max(1, int(self.sizes.piece / (size / self.source.rows)))
         cut = spans_of([group.rows for group in groups], target, [True] * len(groups))
         units = [PieceUnit(k, groups[first:last]) for k, (first, last) in enumerate(cut)]
+        own = {work.place(unit.number).name for unit in units}
         for info in directory.listing():
-            if info.path.endswith(".part"):
+            if directory.at(info).name not in own:  # of another build, or half of a piece
                 directory.at(info).remove()
         kept = {
             unit.number: piece
