@@ -20,6 +20,7 @@ from roughformer.reproduce.experiment import (
 )
 from roughformer.reproduce.models import (
     OWN_RDE,
+    OWN_RDE_TITLE,
     TITLES,
     count_parameters,
     fitted,
@@ -41,7 +42,7 @@ _SECONDS = {"tiny": 5.0, "quick": 20.0, "full": 1800.0}
 _EPOCHS = {"tiny": 2, "quick": 20, "full": 60}
 _DROPS = (0.0, 0.5)
 _YARDSTICKS = ("chance", "1-NN", "periodogram")
-_MODELS = TITLES | {OWN_RDE: "Neural RDE, our choice of step and depth"}
+_MODELS = TITLES | {OWN_RDE: OWN_RDE_TITLE}
 
 
 def _jobs(wishes: Wishes) -> list[Job]:
