@@ -45,10 +45,11 @@ _NOTE = {
     "patient": "Whole recordings are held out for validation and for test. Best published: 9.42.",
 }
 _ABOUT_RECIPES = (
-    " RFormer and all other models but two have the defaults of all tasks and were not tuned here, "
-    "but for Neural RDE's step and depth, which are those that the paper chose: slow, so that the "
-    "budget ends it early; its second line has those that our validation chose at a budget. The recipes for known patients and of rates are made for this task, "
-    "and are the only ones trained with points dropped at random. A Neural CDE takes at most 2,048 "
+    " RFormer and all other models but two have the defaults of all tasks and were not tuned "
+    "here, but for Neural RDE's step and depth, which are those that the paper chose: slow, "
+    "so that the budget ends it early; its second line has those that our validation chose at "
+    "a budget. The recipes for known patients and of rates are made for this task, and are "
+    "the only ones trained with points dropped at random. A Neural CDE takes at most 2,048 "
     "steps: on full series each goes along the straight chord of two samples."
 )
 

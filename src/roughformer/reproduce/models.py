@@ -38,7 +38,7 @@ _RECIPES: dict[str, dict[str, Any]] = {"state-space": {"n_layers": 4}}
 # Neural RDE by the paper's own validation (its Tables 4 and 5): accuracy 24 %, RMSE 2.44.
 _RDE = {"sine": {"step": 8, "depth": 3}, "heart-rate": {"step": 2, "depth": 2}}
 # And by ours (``nrde-validation``), at the same processor time for each.
-OWN_RDE, OWN_RDE_TITLE = "neural-rde-own", "Neural RDE, our choice of step and depth"
+OWN_RDE, OWN_RDE_TITLE = "neural-rde-own", "Neural RDE, our choices"
 _OWN_RDE = {"sine": {"step": 16, "depth": 2}, "heart-rate": {"step": 24, "depth": 3}}
 _MOST_STEPS = 2048  # of a Neural CDE, its default
 Options = dict[str, Any]
