@@ -12,6 +12,7 @@ from typing import Any
 
 from roughformer.io.bidmc import _STRIDE
 from roughformer.reproduce.heart_rate_page import PAPER, PULSE
+from roughformer.reproduce.models import OWN_RDE_TITLE
 
 HERE = Path(__file__).resolve().parent
 NOT_RUN = "(not run yet)"
@@ -141,7 +142,7 @@ def numbers(t: Tables) -> dict[str, str]:
         "peaks": "R-peaks", "periodogram": "periodogram", "paper": "RFormer, the paper's choices",
         "rocket": "ROCKET features + ridge", "gru": "GRU", "ode": "ODE-RNN",
         "cde": "Neural CDE", "rde": "Neural RDE", "ssm": "State space (S5)",
-        "transformer": "Transformer", "pulse": PULSE,
+        "transformer": "Transformer", "pulse": PULSE, "own_rde": OWN_RDE_TITLE,
     }  # fmt: skip
     for protocol in ("random", "patient"):
         for name, row in rates.items():
