@@ -32,7 +32,7 @@ class Tables:
 
     def __init__(self) -> None:
         """They are made from the published rows when they are asked for."""
-        self._module = _reproduced()
+        self.writer = _reproduced()
         self._pages: dict[str, Any] = {}
 
     def tables(self, name: str) -> list[Any]:
@@ -40,7 +40,7 @@ class Tables:
         if name not in self._pages:
             from roughformer.reproduce import experiment_of
 
-            rows = self._module.chosen_rows(name).rows
+            rows = self.writer.chosen_rows(name).rows
             self._pages[name] = experiment_of(name).show(rows, False).tables if rows else []
         found: list[Any] = self._pages[name]
         return found
@@ -50,24 +50,36 @@ class Tables:
         for table in self.tables(name):
             if not table.title.startswith(title):
                 continue
+            if isinstance(column, str) and column not in table.columns:
+                continue
             at = column if isinstance(column, int) else table.columns.index(column)
             for cells in table.rows:
                 if str(cells[0]) == row and cells[at] is not None:
-                    return str(self._module.cell_text(cells[at]))
+                    return str(self.writer.cell_text(cells[at]))
         return NOT_RUN
 
     def budget(self, name: str, model: str, protocol: str | None = None) -> str:
         """Seconds of the processor that trainings of a model had, by one protocol or by all."""
-        jobs = [row["job"] for row in self._module.chosen_rows(name).rows]
+        jobs = [row["job"] for row in self.writer.chosen_rows(name).rows]
         jobs = [job for job in jobs if protocol in (None, job.get("protocol"))]
         told = {job.get("options", job)["max_seconds"] for job in jobs if job["model"] == model}
         return " or ".join(f"{seconds:.0f}" for seconds in sorted(told)) or NOT_RUN
 
     def budget_of_task(self, name: str, task: str) -> str:
         """The same for all trainings on a task."""
-        jobs = [row["job"] for row in self._module.chosen_rows(name).rows]
+        jobs = [row["job"] for row in self.writer.chosen_rows(name).rows]
         told = {job["max_seconds"] for job in jobs if job["task"] == task}
         return " or ".join(f"{seconds:.0f}" for seconds in sorted(told)) or NOT_RUN
+
+    def range_of_rates(self) -> str:
+        """The lowest and the highest RMSE of the model of rates on full series, by patient."""
+        jobs = {"protocol": "patient", "model": "rformer-rates"}
+        found = [
+            row["rmse"]["0.0"]
+            for row in self.writer.chosen_rows("heart-rate").rows
+            if jobs.items() <= row["job"].items()
+        ]
+        return f"from {min(found):.2f} to {max(found):.2f}" if found else NOT_RUN
 
     def note(self, name: str, title: str) -> str:
         """What is said below a table, from "Holds" or "Does not hold" on."""
@@ -81,7 +93,7 @@ class Tables:
 def numbers(t: Tables) -> dict[str, str]:
     """Everything that stands in braces on the page."""
 
-    def sine(row: str, column: str = "full") -> str:
+    def sine(row: str, column: str | int = "full") -> str:
         return t.cell("sine", "Sine, which", row, column)
 
     def heart(protocol: str, row: str, column: int = 1) -> str:
@@ -89,6 +101,7 @@ def numbers(t: Tables) -> dict[str, str]:
 
     beside = "RFormer beside the Transformer"
     ratio = "Transformer : RFormer"
+    trained = "Random protocol: how"
     per_series = "Milliseconds per series"
     found = {
         "not_run": NOT_RUN.strip("()"),
@@ -120,6 +133,16 @@ def numbers(t: Tables) -> dict[str, str]:
             "windows as half-open slices of samples (the paper's public code)", "300 windows",
         ),
         "hr_patient_median": heart("patient", "RFormer, model of rates", 3),
+        "hr_patient_peaks_median": heart("patient", "R-peaks", 3),
+        "hr_patient_rates_range": t.range_of_rates(),
+        "wide_pace": t.cell("heart-rate", trained, "RFormer, for known patients", "s / epoch"),
+        "default_pace": t.cell("heart-rate", trained, "RFormer", "s / epoch"),
+        "transformer_steps": t.cell(
+            "efficiency", "Heart rate: seconds per epoch", "Transformer", "steps timed"
+        ),
+        "above_nyquist": t.cell("theory", "Aliasing", "75 %", "series above it"),
+        "sine_transformer_epochs": sine("Transformer", "epochs"),
+        "sine_transformer_epochs_dropped": sine("Transformer", 5),
         **worst_recording(t),
         **steps_of_rde(t, "Sine", "nrde"),
         **steps_of_rde(t, "Heart rate", "nrde_hr"),
@@ -131,6 +154,7 @@ def numbers(t: Tables) -> dict[str, str]:
         "rformer": "RFormer", "transformer": "Transformer", "gru": "GRU", "ode": "ODE-RNN",
         "cde": "Neural CDE", "rde": "Neural RDE", "nn": "1-NN", "periodogram": "periodogram",
         "rocket": "ROCKET features + ridge", "paper": "RFormer, the paper's choices",
+        "ssm": "State space (S5)",
     }  # fmt: skip
     for name, row in rows.items():
         found[f"sine_{name}"] = sine(row)
@@ -148,26 +172,27 @@ def numbers(t: Tables) -> dict[str, str]:
         for name, row in rates.items():
             found[f"hr_{protocol}_{name}"] = heart(protocol, row)
             found[f"hr_{protocol}_{name}_dropped"] = heart(protocol, row, 2)
-    for model, row in rows.items():
-        for share in ("50%", "70%", "80%"):
-            cell = t.cell("robustness", "Sine: accuracy with points dropped", row, share)
-            found[f"changed_{model}_{share[:-1]}"] = cell
-    for share in ("80%", "90%"):
-        row = "RFormer, trained at all rates"
-        cell = t.cell("robustness", "Sine: accuracy with points dropped", row, share)
-        found[f"changed_all_{share[:-1]}"] = cell
-    heart_table = "Heart rate, random protocol: RMSE"
-    tested = {"": "RFormer", "_all": "RFormer, trained at all rates", "_rocket": rows["rocket"]}
-    for name, row in {f"hr{short}": row for short, row in tested.items()}.items():
-        for share in ("full", "50%", "70%", "80%"):
-            cell = t.cell("robustness", f"{heart_table} with points dropped", row, share)
-            found[f"changed_{name}_{share.strip('%').replace('full', '0')}"] = cell
-        for channel in ("PPG", "ECG"):
-            cell = t.cell("robustness", f"{heart_table}, sampled otherwise", row, f"no {channel}")
-            found[f"changed_{name}_{channel.lower()}"] = cell
-    for name, row in {"rformer": "RFormer", "all": "RFormer, trained at all rates"}.items():
-        cell = t.cell("robustness", "Sine: accuracy, sampled otherwise", row, "a quarter of it")
-        found[f"quarter_{name}"] = cell
+    return found | changed(t, rows)
+
+
+def changed(t: Tables, rows: dict[str, str]) -> dict[str, str]:
+    """Scores of models that meet series sampled otherwise: ``changed_gru_50``, on heart rate
+    ``changed_hr_gru_50``, with no points dropped ``_0``, without a channel ``_ppg``.
+    """
+    found = {}
+    tested = {"all": "RFormer, trained at all rates", **rows}
+    others = {"quarter": "a quarter of it", "ppg": "no PPG", "ecg": "no ECG"}
+    for title, prefix in (
+        ("Sine: accuracy", "changed"),
+        ("Heart rate, random protocol: RMSE", "changed_hr"),
+    ):
+        for name, row in tested.items():
+            for share in ("full", *(f"{tens}0%" for tens in range(1, 10))):
+                cell = t.cell("robustness", f"{title} with points dropped", row, share)
+                found[f"{prefix}_{name}_{share.strip('%').replace('full', '0')}"] = cell
+            for short, column in others.items():
+                cell = t.cell("robustness", f"{title}, sampled otherwise", row, column)
+                found[f"{prefix}_{name}_{short}"] = cell
     return found
 
 
@@ -228,7 +253,7 @@ def search_on(t: Tables, task: str, prefix: str) -> dict[str, str]:
     found = dict.fromkeys((f"{prefix}_{name}" for name in names), NOT_RUN)
     trials = {
         row["job"]["trial"]: row
-        for row in t._module.chosen_rows("hyperparameters").rows
+        for row in t.writer.chosen_rows("hyperparameters").rows
         if row["job"]["part"] == "search"
         and (row["job"]["task"], row["job"]["tokens"]) == (task, "signatures")
     }

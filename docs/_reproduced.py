@@ -11,6 +11,7 @@ from typing import Any
 from roughformer.reproduce import NAMES, Selection, Wishes, experiment_of, selected
 from roughformer.reproduce.page import cell_text
 from roughformer.reproduce.results import machines_of
+from roughformer.reproduce.selection import budget_of
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE.parent / "results" / "reproduce"
@@ -47,6 +48,22 @@ def clocks(rows: list[dict[str, Any]]) -> str:
     return f" Seconds of epochs and budgets: of the wall in {wall} runs, else of the processor."
 
 
+def budgets(name: str, rows: list[dict[str, Any]]) -> str:
+    """With which ``--seconds`` rows were run, where that is not the preset's."""
+    experiment = experiment_of(name)
+    if experiment.timed:  # no training is cut short
+        return ""
+    usual = {budget_of(job) for job in experiment.jobs(Wishes("full"))} - {0.0}
+    others = sorted({budget_of(row["job"]) for row in rows} - {0.0} - usual)
+    if not others:
+        return ""
+    return (
+        f" A training of the preset may take {' or '.join(f'{s:g}' for s in sorted(usual))} s of "
+        f"the processor; rows here were also run with `--seconds` "
+        f"{' or '.join(f'{s:g}' for s in others)}, as the notes below the tables tell."
+    )
+
+
 def not_run(missing: list[str]) -> list[str]:
     """Lines that were not run: those of a model, or of a part of a search, together."""
     alike: dict[str, list[str]] = {}
@@ -70,7 +87,7 @@ def part(name: str) -> str:
     experiment, chosen = experiment_of(name), chosen_rows(name)
     rows = chosen.rows
     text = f"## {experiment.title}\n\n`roughformer reproduce {name} --preset full`. "
-    text += f"{experiment.about}\n\n"
+    text += f"{experiment.about}{budgets(name, rows)}\n\n"
     if not rows:
         notes = "".join(f"\n- {note}" for note in chosen.notes)
         return f"{text}Not run yet.\n" + (f"{notes}\n" if notes else "")

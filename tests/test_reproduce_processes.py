@@ -9,10 +9,11 @@ import time
 
 import pytest
 
-from roughformer.cli.reproduce import _terminated_as_interrupted
+from roughformer.cli.reproduce import _terminated_as_interrupted, _usual_threads
 from roughformer.errors import InputError
 from roughformer.reproduce import Results, experiment_of, key_of, run_jobs
 from roughformer.reproduce.alone import only_one
+from roughformer.reproduce.runner import _Children
 from roughformer.reproduce.spending import Spending, peak_mb, spent
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="no such signals and locks")
@@ -102,6 +103,24 @@ def test_a_killed_command_leaves_no_process(tmp_path):
             command.kill()
     with only_one(tmp_path / "work", patience=30.0):  # its process had the lock too
         pass
+
+
+def test_threads_of_a_training_do_not_spend_its_budget_on_waiting(monkeypatch):
+    for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT"):
+        monkeypatch.delenv(name, raising=False)
+    found = _Children(2, (), waits=True).variables
+    assert (found["OMP_WAIT_POLICY"], found["GOMP_SPINCOUNT"]) == ("PASSIVE", "0")
+    assert found["OMP_NUM_THREADS"] == "2"
+    assert "OMP_WAIT_POLICY" not in _Children(2, (), waits=False).variables
+    monkeypatch.setenv("OMP_WAIT_POLICY", "ACTIVE")
+    assert _Children(2, (), waits=True).variables["OMP_WAIT_POLICY"] == "ACTIVE"
+
+
+@pytest.mark.parametrize(("wished", "found"), [("3", 3), ("0", 4), ("", 4), ("4,2", 4)])
+def test_threads_are_those_of_the_environment_or_a_share_of_the_cores(monkeypatch, wished, found):
+    monkeypatch.setenv("OMP_NUM_THREADS", wished)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)), raising=False)
+    assert _usual_threads(workers=2) == found
 
 
 @posix

@@ -135,7 +135,7 @@ def test_tables_of_heart_rate_fit_on_80_columns():
             row |= {"history": [{"seconds": 1.0, "rmse": 1.0}], "parameters": 246785}
         rows.append(row)
     page = experiment.show(rows, False)
-    assert [len(_parts(t, 80)) for t in page.tables] == [2, 1, 2, 2, 1, 1]
+    assert [len(_parts(t, 80)) for t in page.tables] == [2, 2, 2, 2, 2, 1]
     note = next(t.note for t in page.tables if "how they were trained" in t.title)
     for words in (
         "at most 3600 s",
@@ -159,6 +159,11 @@ def test_a_run_of_some_models_leaves_the_others_in_the_report(tmp_path):
     succeeds(*common, "--models", "chance", "--again")
     rows = json.loads((tmp_path / "results.json").read_text())["rows"]
     assert len(rows) == 6
+
+
+def test_a_model_named_twice_is_run_once(tmp_path):
+    common = ("reproduce", "sine", "--preset", "tiny", "--out", tmp_path)
+    assert "2 runs, 0 of them done" in succeeds(*common, "--models", "chance,chance").err
 
 
 def test_times_measured_side_by_side_are_warned_of(tmp_path, monkeypatch):

@@ -11,6 +11,7 @@ from roughformer.reproduce.heart_rate import _of_patient
 from roughformer.reproduce.heart_rate_page import MODELS
 from roughformer.reproduce.models import TITLES, own_options
 from roughformer.reproduce.recipes import recipes_note
+from roughformer.reproduce.sine import _curve
 
 SINE, HEART = experiment_of("sine"), experiment_of("heart-rate")
 
@@ -97,16 +98,29 @@ def test_recipes_tell_what_all_have_once_and_the_rest_by_model():
 # How it is shown
 
 
-def test_the_figure_of_sine_says_what_it_shows_and_hides_no_curve():
+def test_the_figures_of_sine_say_what_they_show_and_hide_no_curve():
     pytest.importorskip("matplotlib")
-    ((_, caption, figure),) = SINE.show(sine_rows(), True).figures
-    assert "validation" in caption
-    assert figure.axes[0].get_ylabel() == "validation accuracy"
-    assert [axes.get_legend() for axes in figure.axes] == [None, None]
-    (legend,) = figure.legends  # outside of the panels
-    assert len(legend.texts) == len(figure.axes[0].lines)
-    for axes in figure.axes:
+    figures = SINE.show(sine_rows(), True).figures
+    assert [name for name, _, _ in figures] == ["sine_epochs", "sine_seconds"]
+    for _, caption, figure in figures:
+        assert "validation" in caption
+        assert figure.axes[0].get_ylabel() == "validation accuracy"
+        assert [axes.get_legend() for axes in figure.axes] == [None, None]
+        (legend,) = figure.legends  # outside of the panels
+        assert len(legend.texts) == len(figure.axes[0].lines)
+    for axes in figures[0][2].axes:
         assert all(tick == int(tick) for tick in axes.get_xticks())
+
+
+def test_a_curve_of_sine_is_the_mean_over_seeds_up_to_the_shortest():
+    def history(*scores, pace):
+        epochs = enumerate(scores, start=1)
+        return {"history": [{"seconds": e * pace, "accuracy": score} for e, score in epochs]}
+
+    rows = [history(0.1, 0.2, None, pace=2.0), history(0.3, 0.4, None, 0.8, pace=4.0), {}]
+    assert _curve(rows, by_time=False) == [(1, 0.2), (2, pytest.approx(0.3))]
+    assert _curve(rows, by_time=True) == [(3.0, 0.2), (6.0, pytest.approx(0.3))]
+    assert _curve([], by_time=True) == []
 
 
 @pytest.mark.parametrize("figures", [True, False])

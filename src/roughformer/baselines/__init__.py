@@ -5,6 +5,7 @@ from roughformer.baselines.neural_cde import NeuralCDE, NeuralCDEConfig, PathEnc
 from roughformer.baselines.neural_rde import LogSignatureEncoder, NeuralRDE, NeuralRDEConfig
 from roughformer.baselines.ode_rnn import ODERNN, ODERNNConfig
 from roughformer.baselines.samples import ForwardEncoder, SampleEncoder
+from roughformer.baselines.state_space import StateSpace, StateSpaceConfig
 from roughformer.baselines.transformer import Transformer, TransformerConfig
 
 __all__ = [
@@ -20,6 +21,8 @@ __all__ = [
     "ODERNNConfig",
     "PathEncoder",
     "SampleEncoder",
+    "StateSpace",
+    "StateSpaceConfig",
     "Transformer",
     "TransformerConfig",
 ]

@@ -50,7 +50,10 @@ def reproduce(
     ] = None,
     workers: Annotated[int, typer.Option(min=1, help="Jobs at a time.")] = 1,
     threads: Annotated[
-        int | None, typer.Option(min=1, help="Threads of a job (default: cores / workers).")
+        int | None,
+        typer.Option(
+            min=1, help="Threads of a job (default: $OMP_NUM_THREADS or cores / workers)."
+        ),
     ] = None,
     resume: Annotated[
         bool,
@@ -76,7 +79,7 @@ def reproduce(
     from roughformer.reproduce.page import print_table
 
     experiment = work.experiment_of(name)
-    chosen = words_of(models) or None
+    chosen = tuple(dict.fromkeys(words_of(models))) or None
     unknown = [m for m in chosen or () if m not in experiment.models]
     if unknown:
         raise typer.BadParameter(
@@ -132,8 +135,6 @@ def _run(
     from roughformer import reproduce as work
     from roughformer.cli._errors import Interrupted
 
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
-    each = threads or max(cores // workers, 1)
     look = (
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     )  # fmt: skip
@@ -152,13 +153,23 @@ def _run(
         try:
             with _terminated_as_interrupted():
                 return work.run_jobs(
-                    experiment, jobs, results, out / "work", workers=workers, threads=each,
+                    experiment, jobs, results, out / "work", workers=workers,
+                    threads=threads or _usual_threads(workers),
                     told=told, in_process=preset == "tiny", again=again,
                 )  # fmt: skip
         except KeyboardInterrupt:
             raise Interrupted(
                 f"interrupted; finished runs are in {out}: the same command {goes_on}"
             ) from None
+
+
+def _usual_threads(workers: int) -> int:
+    """What the environment says, or else an equal share of the cores."""
+    wished = os.environ.get("OMP_NUM_THREADS", "")
+    if wished.isdecimal() and int(wished) > 0:
+        return int(wished)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+    return max(cores // workers, 1)
 
 
 @contextlib.contextmanager

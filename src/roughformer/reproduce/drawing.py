@@ -1,10 +1,11 @@
 """Figures of the experiments, in the look of ``roughformer.plots``."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from roughformer.plots._figure import new_figure, styled, tidy
 
-__all__ = ["curves", "look", "whole_ticks"]
+__all__ = ["curves", "logarithmic", "look", "whole_ticks"]
 
 _COLOURS = (*(f"C{n}" for n in range(10)), "black")  # matplotlib's, and one more
 _MARKERS = "osv^D<>pXdP*h"
@@ -33,3 +34,13 @@ def whole_ticks(axes: Any) -> None:
     from matplotlib.ticker import MaxNLocator
 
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+
+
+def logarithmic(axes: Any, ticks: Sequence[float]) -> None:
+    """A logarithmic x axis with plain numbers at ``ticks``."""
+    from matplotlib.ticker import FixedLocator, NullLocator, StrMethodFormatter
+
+    axes.set_xscale("log")
+    axes.xaxis.set_major_locator(FixedLocator(list(ticks)))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))

@@ -4,8 +4,8 @@ import math
 from typing import Any
 
 from roughformer.reproduce.experiment import Page, Row, Table, known, mean_of, spread
-from roughformer.reproduce.models import OWN_RDE, OWN_RDE_TITLE, TITLES
-from roughformer.reproduce.recipes import options_of, recipes_note
+from roughformer.reproduce.models import TASK_TITLES
+from roughformer.reproduce.recipes import epochs_and_pace, options_of, recipes_note
 
 __all__ = ["DROPS", "MODELS", "OF_PATIENT", "PAPER", "PROTOCOLS", "PULSE", "YARDSTICKS", "show"]
 
@@ -23,8 +23,7 @@ MODELS = {
     "rformer": "RFormer",
     "rformer-wide": "RFormer, for known patients",
     "rformer-rates": "RFormer, model of rates",
-    **{name: title for name, title in TITLES.items() if name != "rformer"},
-    OWN_RDE: OWN_RDE_TITLE,
+    **{name: title for name, title in TASK_TITLES.items() if name != "rformer"},
 }
 # Root mean squared errors that the paper prints, (full, 50 % dropped): random protocol.
 PAPER = {
@@ -48,9 +47,13 @@ _ABOUT_RECIPES = (
     " RFormer and all other models but two have the defaults of all tasks and were not tuned "
     "here, but for Neural RDE's step and depth, which are those that the paper chose: slow, "
     "so that the budget ends it early; its second line has those that our validation chose at "
-    "a budget. The recipes for known patients and of rates are made for this task, and are "
-    "the only ones trained with points dropped at random. A Neural CDE takes at most 2,048 "
-    "steps: on full series each goes along the straight chord of two samples."
+    "a budget. The recipes for known patients and of rates are made for this task; their "
+    "series lose points at random in two or three ways, drawn once, those of the other models' "
+    "column of dropped series in every epoch anew. A Neural CDE takes at most 2,048 "
+    "steps: on full series each goes along the straight chord of two samples, on dropped ones "
+    "along a natural spline, so that its two columns are two models. An epoch of dropped series "
+    "is shorter: at the same budget slow models have twice as many of them. Seeds are of "
+    "models and of points dropped; windows and parts are the same."
 )
 
 
@@ -113,15 +116,15 @@ def _training(protocol: str, rows: list[Row]) -> Table:
     cells = []
     for model, own in _lines(protocol, rows).items():
         trained = [r for r in own if r.get("history")]
-        epochs = [len(r["history"]) for r in trained]
-        if epochs:
-            pace = mean_of(r["history"][-1]["seconds"] / len(r["history"]) for r in trained)
-            span = f"{min(epochs)}-{max(epochs)}"
-            cells.append([MODELS[model], span, pace, trained[0]["parameters"]])
+        if trained:
+            parts = [[r for r in trained if r["job"]["drop"] == level] for level in DROPS]
+            parts[0] += [r for r in trained if r["job"]["drop"] not in DROPS]  # once for both
+            epochs, paces = zip(*map(epochs_and_pace, parts), strict=True)
+            cells.append([MODELS[model], *epochs, *paces, trained[0]["parameters"]])
     used = {m: options_of([r for r in rows if _is(r, protocol, m)]) for m in MODELS}
     return Table(
         f"{protocol.capitalize()} protocol: how they were trained",
-        ["model", "epochs", "s / epoch", "parameters"],
+        ["model", "epochs", "dropped", "s / epoch", "dropped", "parameters"],
         cells,
         recipes_note("regression", MODELS, used) + _ABOUT_RECIPES,
     )
@@ -180,27 +183,31 @@ def _worst(rows: list[Row]) -> Table | None:
 
 
 def _figure(rows: list[Row]) -> tuple[str, str, Any]:
+    """A dot is a mean, a line through it goes from the lowest to the highest seed."""
     from roughformer.plots._figure import BLUE, ORANGE
-    from roughformer.reproduce.drawing import curves
+    from roughformer.reproduce.drawing import curves, logarithmic
 
     names = _names()
-    figure, panels = curves(2, "test RMSE, beats per minute", "", height=5.2)
+    figure, panels = curves(2, "test RMSE, beats per minute", "", height=5.6)
     shown = [m for m in names if any(r["job"]["model"] == m for r in rows)][::-1]
     for axes, protocol in zip(panels, PROTOCOLS, strict=True):
         axes.set_title(f"{protocol} protocol")
         for place, model in enumerate(shown):
             own = [r for r in rows if _is(r, protocol, model)]
-            for shift, level, colour in ((0.17, 0.0, BLUE), (-0.17, 0.5, ORANGE)):
+            looks = ((0.17, 0.0, BLUE, "o", "full"), (-0.17, 0.5, ORANGE, "D", "50 % dropped"))
+            for shift, level, colour, marker, label in looks:
                 values = _at(own, "rmse", level)
                 if values:
-                    label = ("full", "50 % dropped")[level > 0]
-                    mean = sum(values) / len(values)
-                    axes.barh(place + shift, mean, 0.32, color=colour, label=label)
+                    y, mean = place + shift, sum(values) / len(values)
+                    axes.plot([min(values), max(values)], [y, y], color=colour, linewidth=1.2)
+                    axes.plot(mean, y, marker, color=colour, markersize=4.5, label=label)
         axes.set_yticks(range(len(shown)), [names[m] for m in shown])
-        axes.set_xlim(left=0)
+        axes.set_ylim(-0.7, len(shown) - 0.3)
+        if axes.lines:
+            logarithmic(axes, (0.3, 0.5, 1, 2, 3, 5, 10, 20, 30))
     # Each once, full series first.
-    bars = dict(zip(*panels[0].get_legend_handles_labels()[::-1], strict=True))
-    order = sorted(bars, reverse=True)
-    figure.legend([bars[w] for w in order], order, fontsize=8, loc="outside right upper")
+    dots = dict(zip(*panels[0].get_legend_handles_labels()[::-1], strict=True))
+    order = sorted(dots, reverse=True)
+    figure.legend([dots[w] for w in order], order, fontsize=8, loc="outside right upper")
     caption = "Test RMSE of all models and yardsticks, by protocol (the paper's Table 1)"
     return "heart_rate", caption, figure

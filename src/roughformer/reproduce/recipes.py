@@ -3,10 +3,10 @@
 from typing import Any
 
 from roughformer.estimators import RFormerClassifier, RFormerRegressor
-from roughformer.reproduce.experiment import Row
+from roughformer.reproduce.experiment import Row, mean_of
 from roughformer.reproduce.models import recipe_of
 
-__all__ = ["options_of", "recipes_note"]
+__all__ = ["epochs_and_pace", "options_of", "recipes_note"]
 
 _TOLD = (
     "d_model", "n_layers", "batch_size", "learning_rate", "epochs", "patience", "max_seconds",
@@ -66,6 +66,14 @@ def recipes_note(task: str, titles: dict[str, str], used: dict[str, list[dict[st
     found = [f"All: {', '.join(common)}."] if common else []
     found += [f"{', '.join(models)}: {words}." for words, models in alike.items() if words]
     return f"Recipes. {' '.join(found)}"
+
+
+def epochs_and_pace(rows: list[Row]) -> tuple[str | None, float | None]:
+    """``"4-11"``, from the fewest to the most epochs that they took, and mean seconds of one."""
+    own = [row["history"] for row in rows if row.get("history")]
+    epochs = sorted({len(history) for history in own})
+    span = "-".join(str(count) for count in dict.fromkeys((epochs[0], epochs[-1]))) if own else None
+    return span, mean_of(history[-1]["seconds"] / len(history) for history in own)
 
 
 def options_of(rows: list[Row]) -> list[dict[str, Any]]:

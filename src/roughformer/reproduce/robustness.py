@@ -159,8 +159,8 @@ def _blind(parts: Parts, truth: Any, sine: bool) -> float:
 
 
 def _without_learning(parts: Parts, sine: bool) -> Callable[[SeriesBatch], Any]:
-    """The peak of the Lomb-Scargle periodogram; R peaks of the ECG, where there are none the mean
-    of the training part.
+    """The peak of the Lomb-Scargle periodogram at the frequencies of the classes; R peaks of the
+    ECG, where there are none the mean of the training part.
     """
     import numpy as np
 
@@ -192,7 +192,11 @@ def _show(rows: list[Row], figures: bool) -> Page:
         others = [c for c in every if c not in dropped]
         score = "accuracy" if task == "sine" else "RMSE"
         blind = own[0]["blind"]
-        yardstick = "the periodogram's peak" if task == "sine" else "R peaks of the ECG"
+        yardstick = (
+            "the periodogram's peak among the frequencies of the classes"
+            if task == "sine"
+            else "R peaks of the ECG"
+        )
         note = (
             f"Seeing nothing: {blind:.3g}. No learning: {yardstick}. Models are trained on full "
             f"series, but for the one trained at all rates; {own[0]['tested']} test series. "

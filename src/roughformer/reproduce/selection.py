@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from roughformer.reproduce.experiment import Experiment, Job, Row, Wishes, key_of
 
-__all__ = ["Selection", "only_those", "selected", "words_of_job"]
+__all__ = ["Selection", "budget_of", "only_those", "selected", "words_of_job"]
 
 _BUDGETS = ("max_seconds", "seconds")
 
@@ -48,8 +48,8 @@ def _line(job: Job) -> str:
     return key_of(_without(job, ("seed", *_BUDGETS)))
 
 
-def _budget(job: Job) -> float:
-    """0 for jobs that have none."""
+def budget_of(job: Job) -> float:
+    """Seconds of a training; 0 for jobs that have none."""
     places = (job, job.get("options") or {})
     return float(next((p[name] for p in places for name in _BUDGETS if name in p), 0.0))
 
@@ -84,17 +84,17 @@ def selected(experiment: Experiment, wishes: Wishes, rows: list[Row]) -> Selecti
     """
     every = experiment.jobs(replace(wishes, models=None, seeds=None))
     possible = experiment.jobs(replace(wishes, models=experiment.models or None))
-    now = {_line(job): _budget(job) for job in (*every, *possible)}
+    now = {_line(job): budget_of(job) for job in (*every, *possible)}
     own = [row for row in rows if _line(row["job"]) in now]
     there: dict[str, set[float]] = {}
     for row in own:
         if "failed" not in row:
-            there.setdefault(_line(row["job"]), set()).add(_budget(row["job"]))
+            there.setdefault(_line(row["job"]), set()).add(budget_of(row["job"]))
     chosen = {
         line: now[line] if now[line] in budgets else max(budgets) for line, budgets in there.items()
     }
     kept = [
-        r for r in own if _budget(r["job"]) == chosen.get(_line(r["job"]), now[_line(r["job"])])
+        r for r in own if budget_of(r["job"]) == chosen.get(_line(r["job"]), now[_line(r["job"])])
     ]
     good = [row for row in kept if "failed" not in row]
     failed = [row for row in kept if "failed" in row]

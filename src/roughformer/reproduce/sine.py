@@ -19,15 +19,13 @@ from roughformer.reproduce.experiment import (
     spread,
 )
 from roughformer.reproduce.models import (
-    OWN_RDE,
-    OWN_RDE_TITLE,
-    TITLES,
+    TASK_TITLES,
     count_parameters,
     fitted,
     history_of,
     own_options,
 )
-from roughformer.reproduce.recipes import recipes_note
+from roughformer.reproduce.recipes import epochs_and_pace, recipes_note
 from roughformer.reproduce.tasks import sine_parts
 
 __all__ = ["EXPERIMENT"]
@@ -42,12 +40,11 @@ _SECONDS = {"tiny": 5.0, "quick": 20.0, "full": 1800.0}
 _EPOCHS = {"tiny": 2, "quick": 20, "full": 60}
 _DROPS = (0.0, 0.5)
 _YARDSTICKS = ("chance", "1-NN", "periodogram")
-_MODELS = TITLES | {OWN_RDE: OWN_RDE_TITLE}
 
 
 def _jobs(wishes: Wishes) -> list[Job]:
     preset = wishes.preset
-    models = wishes.models or (*_YARDSTICKS, *_MODELS)
+    models = wishes.models or (*_YARDSTICKS, *TASK_TITLES)
     jobs = []
     for model in models:
         once = model in _YARDSTICKS  # nothing is drawn
@@ -107,7 +104,7 @@ def _without_learning(name: str, parts: dict[str, Any], drop: float) -> float:
 
 
 def _show(rows: list[Row], figures: bool) -> Page:
-    names = {**{n: n for n in _YARDSTICKS}, **_MODELS}
+    names = {**{n: n for n in _YARDSTICKS}, **TASK_TITLES}
     cells = []
     for model, title in names.items():
         own = [r for r in rows if r["job"]["model"] == model]
@@ -116,28 +113,28 @@ def _show(rows: list[Row], figures: bool) -> Page:
         parts = [[r for r in own if r["job"]["drop"] == drop] for drop in _DROPS]
         scores = [spread([r["accuracy"] for r in part], 3) for part in parts]
         trained = [r for r in own if r.get("history")]
-        epochs = [len(r["history"]) for r in trained]
-        pace = [r["history"][-1]["seconds"] / len(r["history"]) for r in trained]
+        epochs, paces = zip(*map(epochs_and_pace, parts), strict=True)
         cells.append(
             [
                 title, *scores, max(len(known(r["accuracy"] for r in part)) for part in parts),
-                f"{min(epochs)}-{max(epochs)}" if epochs else None,
-                sum(pace) / len(pace) if pace else None,
-                trained[0]["parameters"] if trained else None,
+                *epochs, *paces, trained[0]["parameters"] if trained else None,
             ]
         )  # fmt: skip
     columns = [
-        "model", "full", "dropped", "seeds", "epochs", "s / epoch", "parameters",
+        "model", "full", "dropped", "seeds", "epochs", "dropped", "s / epoch", "dropped",
+        "parameters",
     ]  # fmt: skip
     sizes = {", ".join(f"{k} {v}" for k, v in r["job"]["size"].items()) for r in rows}
     note = (
         "Of the epoch with the best validation. Dropped: training and test series lose half of "
-        "their points, drawn anew in each epoch. The paper shows curves only. "
+        "their points, drawn anew in each epoch. Seeds are of models and of points dropped; series "
+        "and parts are the same. The paper shows curves only. "
     )
-    note += recipes_note("classification", _MODELS, _used(rows))
+    note += recipes_note("classification", TASK_TITLES, _used(rows))
+    drawn = figures and any(r.get("history") for r in rows)
     return Page(
         tables=[Table("Sine, which frequency? Test accuracy", columns, cells, note)],
-        figures=[_figure(rows)] if figures and any(r.get("history") for r in rows) else [],
+        figures=[_figure(rows, by_time) for by_time in (False, True)] if drawn else [],
         notes=[f"Sizes: {'; '.join(sorted(sizes))}."],
     )
 
@@ -145,40 +142,52 @@ def _show(rows: list[Row], figures: bool) -> Page:
 def _used(rows: list[Row]) -> dict[str, list[dict[str, Any]]]:
     """Model -> its options, without those that the dropping changes."""
     found: dict[str, list[dict[str, Any]]] = {}
-    for model in _MODELS:
+    for model in TASK_TITLES:
         found[model] = [_options(r["job"]) for r in rows if r["job"]["model"] == model]
     return found
 
 
-def _figure(rows: list[Row]) -> tuple[str, str, Any]:
-    from roughformer.reproduce.drawing import curves, look, whole_ticks
+def _curve(rows: list[Row], by_time: bool) -> list[tuple[float, float]]:
+    """(epoch or seconds of training, validation accuracy), means over seeds."""
+    own = [r["history"] for r in rows if r.get("history")]
+    points = []
+    for epoch, several in enumerate(zip(*own, strict=False), start=1):  # to the shortest
+        accuracy = mean_of(e.get("accuracy") for e in several)
+        if accuracy is not None:  # an epoch without a finite score has none
+            seconds = sum(e["seconds"] for e in several) / len(several)
+            points.append((seconds if by_time else epoch, accuracy))
+    return points
 
-    figure, panels = curves(2, "epoch", "validation accuracy", width=11.0)
+
+def _figure(rows: list[Row], by_time: bool) -> tuple[str, str, Any]:
+    from roughformer.reproduce.drawing import curves, logarithmic, look, whole_ticks
+
+    x = "seconds of training" if by_time else "epoch"
+    figure, panels = curves(2, x, "validation accuracy", width=11.0)
     for axes, drop, title in zip(panels, _DROPS, ("full series", "50 % dropped"), strict=True):
         axes.set_title(title)
-        for number, (model, name) in enumerate(_MODELS.items()):
-            own = [
-                r["history"]
-                for r in rows
-                if r["job"]["model"] == model and r["job"]["drop"] == drop and r.get("history")
-            ]
-            if own:
-                length = min(map(len, own))
-                # An epoch without a finite score has none.
-                mean = [mean_of(h[e].get("accuracy") for h in own) for e in range(length)]
-                points = [(e, y) for e, y in enumerate(mean, start=1) if y is not None]
+        for number, (model, name) in enumerate(TASK_TITLES.items()):
+            own = [r for r in rows if (r["job"]["model"], r["job"]["drop"]) == (model, drop)]
+            points = _curve(own, by_time)
+            if points:
                 axes.plot(
-                    [e for e, _ in points], [y for _, y in points], label=name, markersize=4,
-                    markevery=max(length // 10, 1), **look(number),
+                    *zip(*points, strict=True), label=name, markersize=4,
+                    markevery=max(len(points) // 10, 1), **look(number),
                 )  # fmt: skip
         axes.set_ylim(0, 1.02)
-        whole_ticks(axes)
+        if by_time:
+            logarithmic(axes, (1, 10, 100, 1000, 10000))
+        else:
+            whole_ticks(axes)
     handles = {
         name: line
         for axes in panels
         for line, name in zip(*axes.get_legend_handles_labels(), strict=True)
     }
     figure.legend(list(handles.values()), list(handles), loc="outside right upper", fontsize=8)
+    if by_time:
+        caption = "Accuracy by time of training on validation series, mean over seeds"
+        return "sine_seconds", caption, figure
     caption = "Accuracy per epoch on validation series, mean over seeds (the paper's Figure 1)"
     return "sine_epochs", caption, figure
 
@@ -194,5 +203,5 @@ EXPERIMENT = Experiment(
     jobs=_jobs,
     run=_run,
     show=_show,
-    models=(*_YARDSTICKS, *_MODELS),
+    models=(*_YARDSTICKS, *TASK_TITLES),
 )

@@ -23,6 +23,7 @@ __all__ = ["PART", "random_clock", "with_more_points"]
 
 _DEPTH = 4
 _WINDOWS = 5
+_CIRCLE, _NOISY = "circle", "smooth + white noise"
 _DROPS = (0.1, 0.3, 0.5, 0.7, 0.9)
 _EXACT = 1e-10
 _FINER = 16  # points of the smooth curve for each sample
@@ -95,11 +96,11 @@ def _run(job: Job) -> Row:
     turns = rng.uniform(0, 2 * np.pi, (n, 1))
     for name, paths in {
         "smooth, 4 modes": smooth,
-        f"circle, {length / 20:g} turns": np.stack(
+        f"{_CIRCLE}, {length / 20:g} turns": np.stack(
             [f(np.pi * length / 10 * even + turns) for f in (np.cos, np.sin)], axis=2
         ),
         "random walk": rng.standard_normal(smooth.shape).cumsum(axis=1) / np.sqrt(length),
-        "smooth + white noise": smooth + noise,
+        _NOISY: smooth + noise,
     }.items():
         batch = SeriesBatch.from_tensor(paths, t=even[0])
         whole = signature(batch, _DEPTH, lifts="time")
@@ -139,6 +140,7 @@ def _show(rows: list[Row], figures: bool) -> Page:
         for name in rows[0]["dropping"]
     }
     half = {name: line[_DROPS.index(0.5)] for name, line in dropped.items()}
+    circle = next(change for name, change in half.items() if name.startswith(_CIRCLE))
     dropping = Table(
         "Points left out: largest relative change of a level of (t, x)",
         ["paths", *(f"{100 * d:.0f} % dropped" for d in _DROPS)],
@@ -147,8 +149,9 @@ def _show(rows: list[Row], figures: bool) -> Page:
             "signatures are robust to irregular sampling because of that invariance.",
             None,
             "dropping points is no reparametrisation, it changes the curve: little where samples "
-            f"are dense on a smooth path ({min(half.values()):.1e} at 50 %), much where the path "
-            f"is rough or noisy ({max(half.values()):.2g}). Density protects, not invariance.",
+            f"are dense on a smooth path ({min(half.values()):.1e} at 50 %), much where a turn "
+            f"has few of them ({circle:.2g}) or they are noisy ({half[_NOISY]:.2g}). Density "
+            "protects, not invariance.",
         ),
     )
     return Page(tables=[invariance, dropping], figures=[_figure(dropped)] if figures else [])
