@@ -134,8 +134,6 @@ class Controlled(nn.Module):
         if self.config.n_static:
             self.standardize_static.fit(inputs["static"])
 
-    @torch.no_grad()
     def fit_prior(self, frequency: Tensor) -> None:
         """Answers begin at the frequencies ``(K,)`` of the classes in the training part."""
-        start = frequency.clamp(min=1e-6).log()
-        self.head.map.bias.copy_(start - start.mean())
+        self.head.fit_prior(frequency)

@@ -218,11 +218,9 @@ class StateSpace(nn.Module):
         if len(gaps):
             self.usual_gap.copy_(gaps.median())
 
-    @torch.no_grad()
     def fit_prior(self, frequency: Tensor) -> None:
         """Answers begin at the frequencies ``(K,)`` of the classes in the training part."""
-        start = frequency.clamp(min=1e-6).log()
-        self.head.map.bias.copy_(start - start.mean())
+        self.head.fit_prior(frequency)
 
 
 def _gaps(times: Tensor, mask: Tensor | None) -> Tensor:

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from roughformer.model.outputs import OutputConfig
 
-__all__ = ["Head", "Pooling"]
+__all__ = ["Head", "Pooling", "prior_logits"]
 
 
 class Pooling(nn.Module):
@@ -51,3 +51,17 @@ class Head(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """See the class."""
         return self.config.shaped(self.map(self.norm(x)))
+
+    @torch.no_grad()
+    def fit_prior(self, frequency: Tensor) -> None:
+        """Answers begin at the frequencies ``(K,)`` of the classes in the training part.
+
+        Learning that one class is rare would cost the first of few epochs.
+        """
+        self.map.bias.copy_(prior_logits(frequency))
+
+
+def prior_logits(frequency: Tensor) -> Tensor:
+    """Logits ``(K,)`` with mean 0 whose softmax are the frequencies of the classes."""
+    logits = frequency.clamp(min=1e-6).log()
+    return logits - logits.mean()

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from roughformer.model.blocks import Block, TimeEncoding, attention_mask
 from roughformer.model.config import RFormerConfig
-from roughformer.model.heads import Head, Pooling
+from roughformer.model.heads import Head, Pooling, prior_logits
 from roughformer.model.scaling import Standardize, scale_of
 from roughformer.model.wide import Wide
 
@@ -164,12 +164,7 @@ class RFormer(nn.Module):
 
     @torch.no_grad()
     def fit_prior(self, frequency: Tensor) -> None:
-        """Answers begin at the frequencies ``(K,)`` of the classes in the training part.
-
-        Learning that one class is rare would cost the first of few epochs.
-        """
-        start = frequency.clamp(min=1e-6).log()
-        start = start - start.mean()
-        self.head.map.bias.copy_(start)
+        """Answers begin at the frequencies ``(K,)`` of the classes in the training part."""
+        self.head.fit_prior(frequency)
         if self.wide is not None:
-            self.wide.out.bias.copy_(start)
+            self.wide.out.bias.copy_(prior_logits(frequency))

@@ -106,10 +106,7 @@ def _run(job: Job, where: Path) -> Row:
     if job["model"] in YARDSTICKS:
         answers = {level: _without_learning(job["model"], parts, level) for level in levels}
     else:
-        options = {
-            k: tuple(v) if isinstance(v, list) else v for k, v in job["options"].items()
-        }  # JSON has lists only
-        model = fitted("regression", job["model"], parts, options, job["seed"], where)
+        model = fitted("regression", job["model"], parts, job["options"], job["seed"], where)
         found["history"] = history_of(model)
         found["parameters"] = count_parameters(model)
         answers = {

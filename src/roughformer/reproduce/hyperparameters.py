@@ -147,9 +147,8 @@ def _scores(job: Job, options: dict[str, Any], where: Path) -> Row:
     """
     sine = job["task"] == "sine"
     parts = sine_parts(job["data"]) if sine else heart_rate_parts("random", job["data"])
-    exact = {k: tuple(v) if isinstance(v, list) else v for k, v in options.items()}
     task = "classification" if sine else "regression"
-    model = fitted(task, "rformer", parts, exact, job["seed"], where)
+    model = fitted(task, "rformer", parts, options, job["seed"], where)
     history = history_of(model)
     loss, score = ("log_loss", "accuracy") if sine else ("rmse", "rmse")
     scored = [record for record in history if record.get(loss) is not None]

@@ -80,9 +80,11 @@ def fitted(
 ) -> Estimator:
     """An estimator of the model, trained on ``parts["train"]``, chosen on the validation part.
 
-    A training that was killed goes on from the state in ``where``. ROCKET has no epochs: it is
+    Lists among the options are tuples: JSON has no others. A training that was killed goes on from
+    the state in ``where``. ROCKET has no epochs: it is
     fitted once, to series that have lost their points once.
     """
+    options = {k: tuple(v) if isinstance(v, list) else v for k, v in options.items()}
     if model == "rocket":
         kind = RocketClassifier if task == "classification" else RocketRegressor
         train, drop = parts["train"], options.get("drop", 0.0)

@@ -130,10 +130,9 @@ def _run(job: Job, where: Path) -> Row:
     if job["model"] == _YARDSTICK:
         answer = _without_learning(parts, sine)
     else:
-        options = {k: tuple(v) if isinstance(v, list) else v for k, v in job["options"].items()}
         name = "rformer" if job["model"] == _ALL_RATES else job["model"]
         task = "classification" if sine else "regression"
-        model = fitted(task, name, parts, options, job["seed"], where)
+        model = fitted(task, name, parts, job["options"], job["seed"], where)
         found |= {"history": history_of(model), "parameters": count_parameters(model)}
         answer = model.predict
     with warnings.catch_warnings():

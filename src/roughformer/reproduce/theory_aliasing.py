@@ -11,7 +11,7 @@ import numpy as np
 
 from roughformer.io import make_sine
 from roughformer.reproduce.experiment import Job, Page, Row, Table
-from roughformer.reproduce.theory_common import Array, Part, mean_of, verdict
+from roughformer.reproduce.theory_common import Array, Part, mean_over_seeds, verdict
 from roughformer.series import SeriesBatch
 from roughformer.signatures.spectrum import spectrum_words
 from roughformer.yardsticks import lomb_scargle
@@ -71,7 +71,7 @@ def _show(rows: list[Row], figures: bool) -> Page:
     cells: list[list[Any]] = []
     for every in shares:
         own = [row for row in rows if row["job"]["every"] == every]
-        mean = [float(mean_of(own, key)) for key in keys]
+        mean = [float(mean_over_seeds(own, key)) for key in keys]
         cells.append([f"{100 * (1 - 1 / every):.4g} %", *mean])
     by = dict(zip(shares, cells, strict=True))
     half = by.get(2, cells[0])

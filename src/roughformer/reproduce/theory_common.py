@@ -9,7 +9,7 @@ import numpy.typing as npt
 from roughformer.algebra import levels
 from roughformer.reproduce.experiment import Job, Page, Preset, Row
 
-__all__ = ["Array", "Part", "deviation", "mean_of", "random_paths", "ridge", "verdict"]
+__all__ = ["Array", "Part", "deviation", "mean_over_seeds", "random_paths", "ridge", "verdict"]
 
 Array = npt.NDArray[np.float64]
 _PENALTIES = 10.0 ** np.arange(-16.0, 1.0)  # of ridge regression, over the largest eigenvalue
@@ -86,6 +86,6 @@ def verdict(claim: str, holds: bool | None, evidence: str) -> str:
     return f"Claim: {claim} {said}: {evidence}"
 
 
-def mean_of(rows: Sequence[Row], key: str) -> Array:
-    """Mean over the seeds of an entry: a number or nested lists of them."""
+def mean_over_seeds(rows: Sequence[Row], key: str) -> Array:
+    """Mean of an entry of rows: a number or nested lists of them."""
     return np.asarray(np.mean([row[key] for row in rows], axis=0))

@@ -13,7 +13,7 @@ from roughformer.reproduce.experiment import Job, Page, Row, Table
 from roughformer.reproduce.theory_common import (
     Array,
     Part,
-    mean_of,
+    mean_over_seeds,
     random_paths,
     ridge,
     verdict,
@@ -92,8 +92,8 @@ def _run(job: Job) -> Row:
 
 def _show(rows: list[Row], figures: bool) -> Page:
     depth = rows[0]["job"]["depth"]
-    error = mean_of(rows, "rmse").T  # (functionals, depths)
-    worst, larger = (mean_of(rows, key)[-1] for key in ("worst", "larger"))
+    error = mean_over_seeds(rows, "rmse").T  # (functionals, depths)
+    worst, larger = (mean_over_seeds(rows, key)[-1] for key in ("worst", "larger"))
     cells = [
         [name, *error[i].tolist(), float(worst[i]), float(larger[i])]
         for i, name in enumerate(FUNCTIONALS)
