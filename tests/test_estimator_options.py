@@ -42,6 +42,7 @@ def test_log_signatures_have_fewer_words():
         ({"epochs": 0}, "epochs"),
         ({"d_model": 9}, "multiple of n_heads"),
         ({"model": "lstm"}, "unknown model 'lstm'"),
+        ({"model": "rocket"}, "use roughformer.RocketClassifier"),
         ({"metric": "f1"}, "metric must be"),
         ({"validation": 1.0}, "validation fraction"),
         ({"views": ("left",)}, "views"),

@@ -180,7 +180,9 @@ _KINDS = {
 def kind_of(name: str) -> ModelKind:
     """The kind of that name."""
     if name not in _KINDS:
-        raise InputError(f"unknown model {name!r}; known are {', '.join(_KINDS)}")
+        hint = "; ROCKET has no training loop: use roughformer.RocketClassifier"
+        known = ", ".join(_KINDS) + (hint if name == "rocket" else "")
+        raise InputError(f"unknown model {name!r}; known are {known}")
     return _KINDS[name]
 
 
