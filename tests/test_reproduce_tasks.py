@@ -88,11 +88,17 @@ def test_recipes_tell_what_all_have_once_and_the_rest_by_model():
     }
     note = recipes_note("regression", TITLES, used)
     assert note == (
-        "Recipes. All: batches of 32, learning rate 0.002, at most 5 epochs, patience 20, at most "
-        "9 s of the processor. RFormer: width 128, 1 layer, views local. GRU, Transformer: width "
-        "64, 1 layer. State space (S5): width 64, 4 layers."
+        "Recipes. If nothing else is said: width 64, 1 layer, batches of 32, learning rate 0.002, "
+        "at most 5 epochs, patience 20, at most 9 s of the processor. RFormer: width 128, views "
+        "local. State space (S5): 4 layers."
     )
     assert recipes_note("regression", TITLES, {}) == ""
+
+
+def test_two_recipes_of_a_model_are_both_told():
+    used = {"gru": [{}, {}], "neural-cde": [{}, {"model_options": {"max_steps": 9}}]}
+    note = recipes_note("regression", TITLES, used)
+    assert note.endswith("Neural CDE: nothing else or model_options max_steps 9.")
 
 
 # How it is shown
@@ -149,12 +155,12 @@ def test_the_papers_figures_have_a_table_of_their_own():
 def test_heart_rate_says_who_has_which_recipe():
     notes = [t.note for t in HEART.show(heart_rows(), False).tables if "trained" in t.title]
     assert len(notes) == 2
-    assert "RFormer, for known patients: width 128, 1 layer, batches of 64" in notes[0]
+    assert "RFormer, for known patients: width 128, batches of 64" in notes[0]
     assert "RFormer, model of rates: the model of rates" in notes[1]
-    for note in notes:
-        assert "GRU: width 64" in note or "GRU, ODE-RNN: width 64" in note
-        assert "were not tuned here" in note
-        assert "2,048 steps" in note
+    assert notes[0].startswith("Recipes. If nothing else is said: width 64, 1 layer")
+    assert "GRU: width 64" in notes[1]  # one of two models
+    assert "were not tuned here" in notes[0]
+    assert "2,048 steps" in notes[0]
 
 
 def test_what_the_training_part_tells_of_a_patient():

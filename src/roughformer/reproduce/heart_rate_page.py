@@ -126,7 +126,8 @@ def _training(protocol: str, rows: list[Row]) -> Table:
         f"{protocol.capitalize()} protocol: how they were trained",
         ["model", "epochs", "dropped", "s / epoch", "dropped", "parameters"],
         cells,
-        recipes_note("regression", MODELS, used) + _ABOUT_RECIPES,
+        recipes_note("regression", MODELS, used)
+        + (_ABOUT_RECIPES if protocol == "random" else " For the rest see the random protocol."),
     )
 
 

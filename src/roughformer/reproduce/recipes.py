@@ -1,5 +1,6 @@
 """How each model of a comparison is trained, in words: a table without them compares nothing."""
 
+from collections import Counter
 from typing import Any
 
 from roughformer.estimators import RFormerClassifier, RFormerRegressor
@@ -14,23 +15,23 @@ _TOLD = (
 _SILENT = ("drop", "calibrate", "model")  # of the task, not of the recipe
 
 
-def _words(task: str, model: str, options: dict[str, Any]) -> list[str]:
+def _words(task: str, model: str, options: dict[str, Any]) -> dict[str, str]:
+    """What there is to say of a training, by what it is about."""
     cls = RFormerClassifier if task == "classification" else RFormerRegressor
     preset, recipe = recipe_of(model)
     p = cls.from_preset(preset, **(recipe | options)).get_params()
-    layers = f"{p['n_layers']} layer{'s' if p['n_layers'] != 1 else ''}"
-    # A model of rates has a shape of its own.
-    shape = ["the model of rates"] if p.get("rate_like") else [f"width {p['d_model']}", layers]
+    rates = p.get("rate_like")  # a model of rates has a shape of its own
     own = {k: v for k, v in options.items() if k not in (*_TOLD, *_SILENT)}
-    return [
-        *shape,
-        f"batches of {p['batch_size']}",
-        f"learning rate {p['learning_rate']:g}",
-        f"at most {p['epochs']} epochs",
-        "no early stopping" if p["patience"] is None else f"patience {p['patience']}",
-        _budget(p["max_seconds"]),
-        *(f"{name} {_plain(value)}" for name, value in own.items()),
-    ]
+    return {
+        "width": "the model of rates" if rates else f"width {p['d_model']}",
+        "layers": "" if rates else f"{p['n_layers']} layer{'s' if p['n_layers'] != 1 else ''}",
+        "batches": f"batches of {p['batch_size']}",
+        "rate": f"learning rate {p['learning_rate']:g}",
+        "epochs": f"at most {p['epochs']} epochs",
+        "stop": "no early stopping" if p["patience"] is None else f"patience {p['patience']}",
+        "budget": _budget(p["max_seconds"]),
+        "own": ", ".join(f"{name} {_plain(value)}" for name, value in own.items()),
+    }
 
 
 def _budget(seconds: float | None) -> str:
@@ -47,24 +48,35 @@ def _plain(value: Any) -> str:
 
 
 def recipes_note(task: str, titles: dict[str, str], used: dict[str, list[dict[str, Any]]]) -> str:
-    """``used``: model -> options it was trained with. What all have in common is told once, then
-    what each has beside it, models alike together.
+    """``used``: model -> options it was trained with. What most have is told once, then for
+    each model what is different, models alike together.
     """
-    told = {
-        model: [_words(task, model, options) for options in several]
-        for model, several in used.items()
-        if several and model != "rocket"  # ridge: it has no recipe
-    }
-    lists = [words for several in told.values() for words in several]
-    if not lists:
+    told: dict[str, list[dict[str, str]]] = {}
+    for model, several in used.items():
+        if model != "rocket":  # ridge: it has no recipe
+            for options in several:
+                words = _words(task, model, options)
+                if words not in told.setdefault(model, []):
+                    told[model].append(words)
+    recipes = [words for several in told.values() for words in several]
+    if not recipes:
         return ""
-    common = [word for word in lists[0] if all(word in words for words in lists)]
+    usual = {}
+    for about in recipes[0]:
+        ((said, count),) = Counter(words[about] for words in recipes).most_common(1)
+        usual[about] = said if 2 * count > len(recipes) else ""
     alike: dict[str, list[str]] = {}
     for model, several in told.items():
-        rest = (", ".join(w for w in words if w not in common) for words in several)
-        alike.setdefault(" or ".join(dict.fromkeys(rest)), []).append(titles[model])
-    found = [f"All: {', '.join(common)}."] if common else []
-    found += [f"{', '.join(models)}: {words}." for words, models in alike.items() if words]
+        others = [
+            ", ".join(said for about, said in words.items() if said and said != usual[about])
+            for words in several
+        ]
+        if any(others):
+            text = " or ".join(words or "nothing else" for words in others)
+            alike.setdefault(text, []).append(titles[model])
+    common = ", ".join(filter(None, usual.values()))
+    found = [f"If nothing else is said: {common}."] if common else []
+    found += [f"{', '.join(models)}: {words}." for words, models in alike.items()]
     return f"Recipes. {' '.join(found)}"
 
 
