@@ -90,97 +90,119 @@ class Tables:
         return NOT_RUN
 
 
+MODELS = {
+    "rformer": "RFormer", "paper": "RFormer, the paper's choices", "transformer": "Transformer",
+    "gru": "GRU", "ode": "ODE-RNN", "cde": "Neural CDE", "rde": "Neural RDE",
+    "own_rde": OWN_RDE_TITLE, "ssm": "State space (S5)", "rocket": "ROCKET features + ridge",
+}  # fmt: skip
+
+
 def numbers(t: Tables) -> dict[str, str]:
     """Everything that stands in braces on the page."""
-
-    def sine(row: str, column: str | int = "full") -> str:
-        return t.cell("sine", "Sine, which", row, column)
-
-    def heart(protocol: str, row: str, column: int = 1) -> str:
-        return t.cell("heart-rate", f"{protocol.capitalize()} protocol (", row, column)
-
-    beside = "RFormer beside the Transformer"
-    ratio = "Transformer : RFormer"
-    trained = "Random protocol: how"
-    per_series = "Milliseconds per series"
-    found = {
+    return {
         "not_run": NOT_RUN.strip("()"),
-        "stride": str(_STRIDE),
-        "paper_hr": PAPER["rformer"][0],
-        "paper_hr_dropped": PAPER["rformer"][1],
-        "hr_budget": t.budget("heart-rate", "gru", "random"),
-        "sine_budget": t.budget("sine", "gru"),
-        "paper_gru": PAPER["gru"][0],
-        "paper_cde": PAPER["neural-cde"][0],
-        "paper_sine_ratio": t.cell("efficiency", beside, "Sine, full", "paper"),
-        "paper_hr_ratio": t.cell("efficiency", beside, "Heart rate, full", "paper"),
-        "sine_ratio": t.cell("efficiency", beside, "Sine, full", ratio),
-        "hr_ratio": t.cell("efficiency", beside, "Heart rate, full", ratio),
-        "sine_ratio_dropped": t.cell("efficiency", beside, "Sine, 50 % dropped", ratio),
-        "hr_ratio_dropped": t.cell("efficiency", beside, "Heart rate, 50 % dropped", ratio),
-        "sine_ratio_paper": t.cell("efficiency", beside, "Sine, full", 2),
-        "hr_ratio_paper": t.cell("efficiency", beside, "Heart rate, full", 2),
-        "rformer_growth": t.cell("efficiency", per_series, "RFormer", "grows like"),
-        "transformer_growth": t.cell("efficiency", per_series, "Transformer", "grows like"),
-        "chen": t.note("theory", "Chen's relation"),
-        "invariance": t.note("theory", "Reparametrisation"),
-        "dropping": t.note("theory", "Points left out"),
-        "decay": t.note("theory", "Factorial decay"),
-        "universal": t.note("theory", "Universality"),
-        "aliasing": t.note("theory", "Aliasing"),
-        "slices": t.cell(
-            "theory", "Chen's relation",
-            "windows as half-open slices of samples (the paper's public code)", "300 windows",
-        ),
-        "hr_patient_median": heart("patient", "RFormer, model of rates", 3),
-        "hr_patient_peaks_median": heart("patient", "R-peaks", 3),
-        "hr_patient_rates_range": t.range_of_rates(),
-        "wide_pace": t.cell("heart-rate", trained, "RFormer, for known patients", "s / epoch"),
-        "default_pace": t.cell("heart-rate", trained, "RFormer", "s / epoch"),
-        "transformer_steps": t.cell(
-            "efficiency", "Heart rate: seconds per epoch", "Transformer", "steps timed"
-        ),
-        "above_nyquist": t.cell("theory", "Aliasing", "75 %", "series above it"),
-        "sine_transformer_epochs": sine("Transformer", "epochs"),
-        "sine_transformer_epochs_dropped": sine("Transformer", 5),
+        **of_efficiency(t),
+        **of_theory(t),
+        **of_sine(t),
+        **of_heart_rate(t),
         **worst_recording(t),
         **steps_of_rde(t, "Sine", "nrde"),
         **steps_of_rde(t, "Heart rate", "nrde_hr"),
         "nrde_hr_budget": t.budget_of_task("nrde-validation", "heart-rate"),
         **search_on(t, "sine", "search"),
         **search_on(t, "heart-rate", "search_hr"),
+        **changed(t),
+    }
+
+
+def of_efficiency(t: Tables) -> dict[str, str]:
+    """Ratios of epochs, ours and the paper's, and growth with the length of series."""
+    beside, ratio = "RFormer beside the Transformer", "Transformer : RFormer"
+    found = {}
+    for prefix, task in (("sine", "Sine"), ("hr", "Heart rate")):
+        full, dropped = f"{task}, full", f"{task}, 50 % dropped"
+        found[f"{prefix}_ratio"] = t.cell("efficiency", beside, full, ratio)
+        found[f"{prefix}_ratio_dropped"] = t.cell("efficiency", beside, dropped, ratio)
+        found[f"{prefix}_ratio_paper"] = t.cell(
+            "efficiency", beside, full, "with the paper's choices"
+        )
+        found[f"paper_{prefix}_ratio"] = t.cell("efficiency", beside, full, "paper")
+    for name in ("rformer", "transformer"):
+        row = MODELS[name]
+        found[f"{name}_growth"] = t.cell("efficiency", "Milliseconds per", row, "grows like")
+    timed = "Heart rate: seconds per epoch"
+    found["transformer_steps"] = t.cell("efficiency", timed, "Transformer", "steps timed")
+    return found
+
+
+def of_theory(t: Tables) -> dict[str, str]:
+    """What is said below the tables of the appendix."""
+    titles = {
+        "chen": "Chen's relation", "invariance": "Reparametrisation", "dropping": "Points left out",
+        "decay": "Factorial decay", "universal": "Universality", "aliasing": "Aliasing",
     }  # fmt: skip
+    slices = "windows as half-open slices of samples (the paper's public code)"
+    return {
+        **{name: t.note("theory", title) for name, title in titles.items()},
+        "slices": t.cell("theory", titles["chen"], slices, "300 windows"),
+        "above_nyquist": t.cell("theory", titles["aliasing"], "75 %", "series above it"),
+    }
+
+
+def of_sine(t: Tables) -> dict[str, str]:
+    """``sine_gru``, ``sine_gru_dropped``, and how long trainings were."""
+
+    def cell(row: str, column: str | int) -> str:
+        return t.cell("sine", "Sine, which", row, column)
+
+    found = {"sine_budget": t.budget("sine", "gru")}
+    for name, row in {**MODELS, "nn": "1-NN", "periodogram": "periodogram"}.items():
+        found[f"sine_{name}"] = cell(row, "full")
+        found[f"sine_{name}_dropped"] = cell(row, "dropped")
+    found["sine_transformer_epochs"] = cell("Transformer", "epochs")
+    found["sine_transformer_epochs_dropped"] = cell("Transformer", 5)
+    return found
+
+
+def of_heart_rate(t: Tables) -> dict[str, str]:
+    """``hr_random_gru``, ``hr_patient_gru_dropped``; ``paper_gru``; how long trainings were."""
+
+    def cell(protocol: str, row: str, column: int) -> str:
+        return t.cell("heart-rate", f"{protocol.capitalize()} protocol (", row, column)
+
     rows = {
-        "rformer": "RFormer", "transformer": "Transformer", "gru": "GRU", "ode": "ODE-RNN",
-        "cde": "Neural CDE", "rde": "Neural RDE", "nn": "1-NN", "periodogram": "periodogram",
-        "rocket": "ROCKET features + ridge", "paper": "RFormer, the paper's choices",
-        "ssm": "State space (S5)",
+        **MODELS, "wide": "RFormer, for known patients", "rates": "RFormer, model of rates",
+        "mean": "training mean", "own_mean": "patient's mean", "nn": "1-NN on spectra",
+        "own_nearest": "patient's nearest window", "periodogram": "periodogram",
+        "peaks": "R-peaks", "pulse": PULSE,
     }  # fmt: skip
-    for name, row in rows.items():
-        found[f"sine_{name}"] = sine(row)
-        found[f"sine_{name}_dropped"] = sine(row, "dropped")
-    rates = {
-        "nn": "1-NN on spectra", "mean": "training mean", "rformer": "RFormer",
-        "wide": "RFormer, for known patients", "rates": "RFormer, model of rates",
-        "own_mean": "patient's mean", "own_nearest": "patient's nearest window",
-        "peaks": "R-peaks", "periodogram": "periodogram", "paper": "RFormer, the paper's choices",
-        "rocket": "ROCKET features + ridge", "gru": "GRU", "ode": "ODE-RNN",
-        "cde": "Neural CDE", "rde": "Neural RDE", "ssm": "State space (S5)",
-        "transformer": "Transformer", "pulse": PULSE, "own_rde": OWN_RDE_TITLE,
-    }  # fmt: skip
+    trained = "Random protocol: how"
+    found = {
+        "stride": str(_STRIDE),
+        "paper_hr": str(PAPER["rformer"][0]),
+        "paper_hr_dropped": str(PAPER["rformer"][1]),
+        "paper_gru": str(PAPER["gru"][0]),
+        "paper_cde": str(PAPER["neural-cde"][0]),
+        "hr_budget": t.budget("heart-rate", "gru", "random"),
+        "hr_patient_rates_range": t.range_of_rates(),
+        "hr_patient_median": cell("patient", rows["rates"], 3),
+        "hr_patient_peaks_median": cell("patient", rows["peaks"], 3),
+        "wide_pace": t.cell("heart-rate", trained, rows["wide"], "s / epoch"),
+        "default_pace": t.cell("heart-rate", trained, rows["rformer"], "s / epoch"),
+    }
     for protocol in ("random", "patient"):
-        for name, row in rates.items():
-            found[f"hr_{protocol}_{name}"] = heart(protocol, row)
-            found[f"hr_{protocol}_{name}_dropped"] = heart(protocol, row, 2)
-    return found | changed(t, rows)
+        for name, row in rows.items():
+            found[f"hr_{protocol}_{name}"] = cell(protocol, row, 1)
+            found[f"hr_{protocol}_{name}_dropped"] = cell(protocol, row, 2)
+    return found
 
 
-def changed(t: Tables, rows: dict[str, str]) -> dict[str, str]:
+def changed(t: Tables) -> dict[str, str]:
     """Scores of models that meet series sampled otherwise: ``changed_gru_50``, on heart rate
     ``changed_hr_gru_50``, with no points dropped ``_0``, without a channel ``_ppg``.
     """
     found = {}
-    tested = {"all": "RFormer, trained at all rates", **rows}
+    tested = {"all": "RFormer, trained at all rates", **MODELS}
     others = {"quarter": "a quarter of it", "ppg": "no PPG", "ecg": "no ECG"}
     for title, prefix in (
         ("Sine: accuracy", "changed"),
