@@ -7,6 +7,8 @@ import torch
 from pydantic import ValidationError
 
 from roughformer.model import RFormer, RFormerConfig
+from roughformer.model.blocks import Attention, attention_mask
+from roughformer.model.inference import run_model
 from roughformer.model.outputs import loss_of, point_of
 from roughformer.model.scaling import RankScale, Standardize, scale_of
 
@@ -70,6 +72,33 @@ def test_padding_changes_nothing(options):
     late = torch.cat([times, torch.ones(2, 3)], dim=1)
     mask = torch.arange(8).expand(2, 8) < 5
     torch.testing.assert_close(model(padded, late, mask), model(tokens, times))
+
+
+def test_a_mask_of_padding_takes_no_square_of_the_length():
+    torch.manual_seed(0)
+    attention, x = Attention(16, 2, 0.0), torch.randn(4, 9, 16)
+    mask = torch.arange(9) < torch.tensor([[9], [5], [1], [0]])
+    allowed = attention_mask(mask, 9, False, x.device)
+    assert allowed.shape == (4, 1, 1, 9)
+    found = attention(x, allowed)
+    square = (mask.unsqueeze(1) | torch.eye(9, dtype=torch.bool)).unsqueeze(1)
+    torch.testing.assert_close(found[mask], attention(x, square)[mask])
+    assert found.isfinite().all()  # that of a series without a token, too
+
+
+@pytest.mark.parametrize(("length", "sizes"), [(7, [5]), (1 << 17, [2, 2, 1]), (1 << 19, [1] * 5)])
+def test_batches_of_long_series_are_smaller(length, sizes):
+    seen = []
+
+    class Counts(torch.nn.Module):
+        def forward(self, tokens, static):
+            seen.append(len(tokens))
+            return tokens[:, 0] + static
+
+    tokens = torch.arange(5.0).reshape(5, 1, 1).expand(5, length, 1)
+    given = {"tokens": tokens, "static": torch.ones(5, 1)}
+    assert run_model(Counts(), given, "cpu").flatten().tolist() == [1.0, 2.0, 3.0, 4.0, 5.0]
+    assert seen == sizes
 
 
 def test_padding_changes_nothing_if_causal():

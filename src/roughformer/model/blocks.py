@@ -40,14 +40,18 @@ def attention_mask(
     device: torch.device,
     context: int | None = None,
 ) -> Tensor | None:
-    """What may be attended to: ``(B or 1, 1, L, L)``, True = yes; None if everything may.
+    """What may be attended to: ``(B or 1, 1, L or 1, L)``, True = yes; None if everything may.
 
-    With a ``context``, only the last so many tokens up to each; where that is a narrow band, which
-    ``Attention`` cuts out itself, ``(B, L)``, the tokens that may. A padded token attends to
-    itself, so that its softmax is not empty; nothing reads it.
+    Without ``causal`` it depends on the token looked at alone, ``(B, 1, 1, L)``: L² numbers for
+    each series would be gigabytes where tokens are samples. With a ``context``, only the last so
+    many tokens up to each; where that is a narrow band, which ``Attention`` cuts out itself,
+    ``(B, L)``, the tokens that may. A padded token attends to itself, or those of a series that
+    has no others to each other, so that no softmax is empty; nothing reads them.
     """
     if mask is None and not causal:
         return None
+    if mask is not None and not causal and context is None:
+        return (mask | ~mask.any(dim=1, keepdim=True))[:, None, None]
     if context is not None and length > _NARROW * context:
         return torch.ones(1, length, dtype=torch.bool, device=device) if mask is None else mask
     allowed = torch.ones(1, length, length, dtype=torch.bool, device=device)
@@ -148,7 +152,7 @@ class Block(nn.Module):
         self.drop = nn.Dropout(dropout)
 
     def forward(self, x: Tensor, allowed: Tensor | None) -> Tensor:
-        """(B, L, d), (B, 1, L, L) -> (B, L, d)."""
+        """(B, L, d), ``attention_mask`` -> (B, L, d)."""
         return self.finish(x, self.attention(self.norm_attention(x), allowed))
 
     def finish(self, x: Tensor, attended: Tensor) -> Tensor:
