@@ -201,7 +201,7 @@ def changed(t: Tables) -> dict[str, str]:
     """Scores of models that meet series sampled otherwise: ``changed_gru_50``, on heart rate
     ``changed_hr_gru_50``, with no points dropped ``_0``, without a channel ``_ppg``.
     """
-    found = {}
+    found = {"changed_budget": t.budget("robustness", "gru")}
     tested = {"all": "RFormer, trained at all rates", **MODELS}
     others = {"quarter": "a quarter of it", "ppg": "no PPG", "ecg": "no ECG"}
     for title, prefix in (
