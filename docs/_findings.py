@@ -159,6 +159,10 @@ def of_sine(t: Tables) -> dict[str, str]:
     for name, row in {**MODELS, "nn": "1-NN", "periodogram": "periodogram"}.items():
         found[f"sine_{name}"] = cell(row, "full")
         found[f"sine_{name}_dropped"] = cell(row, "dropped")
+    epochs, pace = (cell(MODELS["paper"], column) for column in ("epochs", "s / epoch"))
+    ran = NOT_RUN not in (epochs, pace) and "-" not in epochs
+    found["sine_paper_epochs"] = epochs
+    found["sine_paper_seconds"] = f"{int(epochs) * float(pace):.0f}" if ran else NOT_RUN
     found["sine_transformer_epochs"] = cell("Transformer", "epochs")
     found["sine_transformer_epochs_dropped"] = cell("Transformer", 5)
     return found
