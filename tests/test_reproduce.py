@@ -198,6 +198,8 @@ def test_a_job_that_fails_is_told_and_does_not_stop_the_others(tmp_path):
     assert rows["chance"]["accuracy"] == 0.5
     assert results.get(bad) is None  # it will be tried again
     assert not (tmp_path / "work" / key_of(good)).exists()
+    said = (tmp_path / "work" / key_of(bad) / "output.log").read_text()
+    assert said.startswith("Traceback")  # nothing of Python's own comes first
     chosen = Selection([rows["chance"]], [rows["nonsense"]], 0, [])
     write_page(experiment, chosen, tmp_path, "the command")
     page = (tmp_path / "report.html").read_text()

@@ -1,7 +1,4 @@
-"""One job in a process of its own: its memory is measured, and its death harms nothing else.
-
-python -m roughformer.reproduce.child EXPERIMENT JOB_FILE ROW_FILE WORK_DIRECTORY
-"""
+"""One job in a process of its own: its memory is measured, and its death harms nothing else."""
 
 import json
 import sys
@@ -36,12 +33,8 @@ def run_job(name: str, job: Job, where: Path) -> Row:
 
 
 def main() -> None:
-    """See the module."""
+    """Arguments: name of the experiment, file of the job, file for its row, directory to work in."""
     end_with_parent()
     name, job_file, row_file, where = sys.argv[1:]
     row = run_job(name, json.loads(Path(job_file).read_text()), Path(where))
     Path(row_file).write_text(json.dumps(finite(row)))
-
-
-if __name__ == "__main__":
-    main()

@@ -132,8 +132,9 @@ class _Children:
         job_file, row_file, log = where / "job.json", where / "row.json", where / "output.log"
         job_file.write_text(json.dumps(job))
         row_file.unlink(missing_ok=True)
-        command = [sys.executable, "-m", "roughformer.reproduce.child", name]
-        command += [str(path) for path in (job_file, row_file, where)]
+        # Not "-m": the package has imported the module by then, and runpy would warn of it.
+        command = [sys.executable, "-c", "from roughformer.reproduce.child import main; main()"]
+        command += [name, *(str(path) for path in (job_file, row_file, where))]
         with open(log, "a") as output:
             with self.change:
                 if self.ended:
