@@ -116,8 +116,9 @@ def test_what_cannot_be_is_refused_with_words():
     batch = walks()
     with pytest.raises(InputError, match=r"must be one of natural, linear, rectilinear, got 'cub"):
         PathEncoder.fit(batch, interpolation="cubic")
-    with pytest.raises(InputError, match="max_steps must be"):
-        PathEncoder.fit(batch, max_steps=0)
+    for wrong in (0, 2.5, "none"):
+        with pytest.raises(InputError, match=r"max_steps \(or None\) must be a whole number >= 1"):
+            PathEncoder.fit(batch, max_steps=wrong)
     with pytest.raises(ValueError, match="time_range"):
         PathEncoder.fit(batch, time_range=0)
     with pytest.raises(InputError, match="at least one series"):

@@ -11,7 +11,7 @@ from roughformer.baselines.cde_solver import solve
 from roughformer.baselines.neural_cde import NeuralCDE, NeuralCDEConfig, PathEncoder
 from roughformer.baselines.neural_rde import LogSignatureEncoder, NeuralRDE, NeuralRDEConfig
 from roughformer.errors import InputError
-from roughformer.words import bracket, lyndon_words
+from roughformer.words import bracket, lyndon_count, lyndon_words
 
 
 def walks(length=33, **options):
@@ -188,6 +188,8 @@ def test_what_cannot_be_is_refused_with_words():
         LogSignatureEncoder.fit(batch).encode(walks(channels=1))
     with pytest.raises(ValueError, match="answers once for a series"):
         model_of(LogSignatureEncoder.fit(batch), causal=True)
+    with pytest.raises(ValueError, match=r"depth 12 of 5 channels .* words, .* a smaller depth"):
+        NeuralRDEConfig(n_features=lyndon_count(5, 12), n_channels=5, depth=12, n_outputs=2)
 
 
 def test_training_lowers_the_loss_and_a_saved_model_answers_the_same(tmp_path):

@@ -14,8 +14,10 @@ from roughformer.baselines import (
     GRUConfig,
     ODERNNConfig,
     SampleEncoder,
+    StateSpaceConfig,
 )
 from roughformer.baselines.gru_states import _evolve, _maps, gru_states, runge_kutta
+from roughformer.baselines.samples import gaps_of_samples
 from roughformer.errors import InputError
 
 # The recurrence
@@ -147,12 +149,12 @@ def like(model, **options):
 def test_own_solvers_are_those_of_torchdiffeq(solver, substeps):
     pytest.importorskip("torchdiffeq")
     options = {"solver": solver, "substeps": substeps, "n_layers": 2, "d_hidden": 3}
+    options["max_step"] = None
     model, inputs, _ = fitted(ode_rnn, SampleEncoder, series(missing=0.4), **options)
     own = answer_and_slopes(model, inputs)
 
     def states(features, tokens, times, mask):
-        gap = times.diff(dim=1, prepend=times[:, :1]).where(mask, torch.zeros_like(times))
-        gap = model.config.time_range * gap
+        gap = model.config.time_range * tokens[..., 4].detach()
         hold = (tokens[..., 2:4] == 0).all(dim=-1) | ~mask
         parts = (features[..., :4], gap, hold)
         return model._solved(*(part.transpose(0, 1) for part in parts)).transpose(0, 1)
@@ -184,11 +186,15 @@ def test_solvers_agree_when_steps_are_small():
 
 
 def test_gaps_matter_to_an_ode_rnn():
-    model, inputs, _ = fitted(ode_rnn, SampleEncoder, series())
-    other = model(**(inputs | {"times": inputs["times"] * 2}))
-    later = model(**(inputs | {"times": inputs["times"] + 3}))
-    assert (other - model(**inputs))[:2].abs().min() > 1e-4
-    torch.testing.assert_close(later, model(**inputs))  # only gaps count, not when it began
+    batch = series()
+    model, inputs, encoder = fitted(ode_rnn, SampleEncoder, batch)
+
+    def at(times):
+        moved = SeriesBatch(times, batch.values, batch.offsets, channels=batch.channels)
+        return model(**double(encoder.encode(moved)))
+
+    assert (at(batch.times * 2) - model(**inputs))[:2].abs().min() > 1e-4
+    torch.testing.assert_close(at(batch.times + 4), model(**inputs))  # not when it began
 
 
 def test_a_sample_without_observations_moves_the_state_but_is_no_sample():
@@ -203,10 +209,86 @@ def test_a_sample_without_observations_moves_the_state_but_is_no_sample():
     torch.testing.assert_close(model(**inputs), model(**fewer), rtol=1e-6, atol=1e-6)
 
 
+def stops(batch, longest):
+    """The same series with samples without observations in gaps longer than ``longest``."""
+    values, times = [], []
+    for b in range(len(batch)):
+        own = slice(*batch.offsets[b : b + 2])
+        rows, at = [batch.values[own][0]], [batch.times[own][0]]
+        for value, time in zip(batch.values[own][1:], batch.times[own][1:], strict=True):
+            parts = int(np.ceil((time - at[-1]) / longest))
+            before = at[-1]
+            at += [before + (time - before) * k / parts for k in range(1, parts + 1)]
+            rows += [np.full_like(value, NAN)] * (parts - 1) + [value]
+        values.append(np.array(rows))
+        times.append(np.array(at))
+    return SeriesBatch.from_arrays(values, times)
+
+
+@pytest.mark.parametrize("solver", ["euler", "rk4"])
+def test_long_gaps_are_cut_as_by_samples_without_observations(solver):
+    batch = series((7, 4, 1, 12), missing=0.3)
+    options = {"solver": solver, "max_step": 0.1}
+    model, inputs, encoder = fitted(ode_rnn, SampleEncoder, batch, **options)
+    cut = double(encoder.encode(stops(batch, 0.1 * encoder.time_unit)))
+    assert cut["tokens"].shape[1] > inputs["tokens"].shape[1]
+    plain = like(model, max_step=None)
+    torch.testing.assert_close(model(**inputs), plain(**cut), rtol=1e-6, atol=1e-6)
+    assert (model(**inputs) - plain(**inputs)).abs().max() > 1e-4
+    theirs = like(model, adjoint=True)(**inputs)  # torchdiffeq goes over the same parts
+    torch.testing.assert_close(model(**inputs), theirs, rtol=1e-9, atol=1e-11)
+
+
+def test_a_series_is_cut_alike_in_any_batch_and_at_any_length():
+    batch = series((7, 4, 1, 12), missing=0.3)
+    model, inputs, encoder = fitted(ode_rnn, SampleEncoder, batch, causal=True)
+    found = model(**inputs)
+    for b, length in enumerate(batch.lengths):
+        alone = model(**double(encoder.encode(batch[b : b + 1])))
+        torch.testing.assert_close(alone[0], found[b, :length], rtol=1e-10, atol=1e-10)
+
+
+def test_the_default_solver_solves_the_ode_of_sparse_series():
+    """One step a gap did not: answers were those of another model."""
+    batch = series((4, 6, 5))
+    model, inputs, _ = fitted(ode_rnn, SampleEncoder, batch)
+    with torch.no_grad():
+        for weight in model.field.parameters():
+            weight.mul_(3)  # as training leaves it
+        exact = like(model, solver="dopri5", rtol=1e-9, atol=1e-11)(**inputs)
+        answers = model(**inputs), like(model, max_step=None)(**inputs)
+    error = [float((answer - exact).abs().max()) for answer in answers]
+    assert error[0] < 0.2 * error[1]
+
+
+def test_a_gap_of_many_spans_takes_a_bounded_number_of_steps():
+    batch = SeriesBatch.from_arrays([np.ones((3, 1))], [[0.0, 1.0, 2.0]])
+    model, _, encoder = fitted(ode_rnn, SampleEncoder, batch)
+    far = SeriesBatch.from_arrays([np.ones((3, 1))], [[0.0, 1.0, 1e9]])
+    assert model(**double(encoder.encode(far))).isfinite().all()
+
+
+@pytest.mark.parametrize("make", [ODERNNConfig, StateSpaceConfig])
+def test_models_of_gaps_want_tokens_with_the_gap(make):
+    with pytest.raises(ValidationError, match="odd number of features, got 4"):
+        make(n_features=4, n_outputs=2)
+
+
+def test_gaps_of_long_recordings_are_not_of_rounded_times():
+    short = SeriesBatch.from_arrays([np.zeros((1000, 1))], [np.arange(1000) / 100])
+    encoder = SampleEncoder.fit(short)
+    times = np.arange(3) / 100 + np.array([[0.0], [86400.0]])  # a day later
+    long = SeriesBatch.from_arrays([np.zeros((6, 1))], [times.ravel()])
+    inputs = encoder.encode(long)
+    usual = 0.01 / encoder.time_unit
+    gaps = gaps_of_samples(inputs["tokens"], inputs["times"], None, 1)[0]
+    torch.testing.assert_close(gaps[[1, 2, 4, 5]], torch.full((4,), usual), rtol=1e-5, atol=0)
+    hidden = gaps_of_samples(inputs["tokens"] * NAN, inputs["times"], None, 1)[0]
+    torch.testing.assert_close(hidden, inputs["times"][0].diff(prepend=torch.zeros(1)))
+
+
 def test_wrong_shapes_of_an_ode_rnn_are_told():
     options = {"n_features": 5, "n_outputs": 2}
-    with pytest.raises(ValidationError, match="odd number of features, got 6"):
-        ODERNNConfig(**(options | {"n_features": 6}))
     with pytest.raises(ValidationError, match="chooses its own steps; leave substeps out"):
         ODERNNConfig(**options, solver="dopri5", substeps=2)
     with pytest.raises(ValidationError, match="solver"):

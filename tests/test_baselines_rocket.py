@@ -5,6 +5,7 @@ import sys
 
 import numpy as np
 import pytest
+import torch
 from sklearn.base import clone
 from sklearn.linear_model import RidgeClassifierCV
 from sklearn.preprocessing import StandardScaler
@@ -104,6 +105,46 @@ def test_multi_is_aeons_multirocket():
 
 def test_nothing_to_predict_is_nothing_predicted(fitted):
     assert fitted.predict(waves()[:0]).shape == (0,)
+    assert fitted.decision_function(waves()[:0]).shape == (0,)
+    batch = waves()
+    three = RocketClassifier(**FEW).fit(batch, np.arange(len(batch)) % 3)
+    assert three.decision_function(batch[:0]).shape == (0, 3)
+
+
+def test_threads_and_random_numbers_of_others_are_left_alone(monkeypatch):
+    """numba sets torch's threads when it starts its own: once in a process, so here by hand."""
+    from aeon.transformations.collection.convolution_based import MiniRocket
+
+    def disturbing(method):
+        def call(*args, **kwargs):
+            torch.set_num_threads(2)
+            np.random.seed(0)  # noqa: NPY002
+            return method(*args, **kwargs)
+
+        return call
+
+    for name in ("fit", "transform"):
+        monkeypatch.setattr(MiniRocket, name, disturbing(getattr(MiniRocket, name)))
+    batch = waves(8)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        before = np.random.get_state()[1].copy()  # noqa: NPY002
+        RocketClassifier(**FEW).fit(batch).predict(batch)
+        assert torch.get_num_threads() == 1
+        np.testing.assert_array_equal(np.random.get_state()[1], before)  # noqa: NPY002
+    finally:
+        torch.set_num_threads(threads)
+
+
+def test_a_level_far_above_what_varies_does_not_hide_it():
+    batch, test = waves(60), waves(20, seed=1)
+
+    def raised(b):
+        return rf.SeriesBatch(b.times, b.values + 1e9, b.offsets, channels=b.channels)
+
+    net = RocketClassifier(**FEW).fit(raised(batch), batch.labels)
+    assert net.score(raised(test), test.labels) > 0.9
 
 
 def test_arrays_times_and_lengths_are_taken():
@@ -142,8 +183,14 @@ def test_what_cannot_be_is_refused_with_words(fitted):
         RocketClassifier(kernels="maxi").fit(train)
     with pytest.raises(InputError, match="n_points must be a whole number >= 9"):
         RocketClassifier(n_points=3).fit(train)
-    with pytest.raises(InputError, match="series of 2 channels as in training, got 1"):
+    with pytest.raises(InputError, match="no series were given"):
+        RocketClassifier().fit([], [])
+    with pytest.raises(InputError, match="was fitted to the channels"):
         fitted.predict(np.zeros((1, 1, 20)))
+    other = waves(2)
+    other = rf.SeriesBatch(other.times, other.values, other.offsets, channels=("b", "a"))
+    with pytest.raises(InputError, match=r"these series have \['b', 'a'\]"):
+        fitted.predict(other)
     with pytest.raises(InputError, match="the target y is None"):
         RocketRegressor().fit(np.zeros((2, 1, 20)))
 

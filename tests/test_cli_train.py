@@ -334,5 +334,10 @@ def test_without_validation_the_last_epoch_is_kept(files, tmp_path):
 def test_one_entry_of_a_parameter_that_is_a_dict_can_be_set():
     found = parse_assignments(["model_options.step=4", "model_options.solver=rk4"])
     assert found == {"model_options": {"step": 4, "solver": "rk4"}}
+    none = parse_assignments(["model_options.max_steps=none"])
+    settings = settings_of("classification", "default", none)
+    assert settings["model_options"] == {"max_steps": None}
+    again = tomllib.loads(to_toml(settings, {}))
+    assert settings_of("classification", "default", again) == settings
     with pytest.raises(InputError, match=r"model_options=... and --set model_options.step"):
         parse_assignments(["model_options=3", "model_options.step=4"])

@@ -166,9 +166,12 @@ def test_results_of_another_experiment_are_not_overwritten(tmp_path):
     Results(path, "one").add({"key": "k", "job": {}})
     with pytest.raises(InputError, match="results of 'one', not of 'two'"):
         Results(path, "two")
-    path.write_text("[]")
-    with pytest.raises(InputError, match="holds no results"):
-        Results(path, "one")
+    damaged = '"experiment": "one", "rows"'
+    rows = ("5", "[1]", '[{"key": "a"}]')
+    for text in ("[]", "", *(f"{{{damaged}: {some}}}" for some in rows)):
+        path.write_text(text)
+        with pytest.raises(InputError, match="holds no results"):
+            Results(path, "one")
 
 
 def test_not_a_number_is_null_in_the_file(tmp_path):

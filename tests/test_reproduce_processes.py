@@ -9,7 +9,8 @@ import time
 
 import pytest
 
-from roughformer.cli.reproduce import _terminated_as_interrupted, _usual_threads
+from roughformer.cli._errors import Interrupted
+from roughformer.cli.reproduce import _terminated_as_interrupted, _usual_threads, reproduce
 from roughformer.errors import InputError
 from roughformer.reproduce import Results, experiment_of, key_of, run_jobs
 from roughformer.reproduce.alone import only_one
@@ -129,6 +130,18 @@ def test_a_termination_is_as_an_interrupt():
     with pytest.raises(KeyboardInterrupt), _terminated_as_interrupted():
         signal.raise_signal(signal.SIGTERM)
     assert signal.getsignal(signal.SIGTERM) == usual
+
+
+@posix
+@pytest.mark.parametrize("when", ["run", "tell"])
+def test_a_termination_at_any_time_says_how_to_go_on(tmp_path, monkeypatch, when):
+    def terminated(*args, **kwargs):
+        signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr("roughformer.cli.reproduce._run", lambda *args, **kwargs: [])
+    monkeypatch.setattr(f"roughformer.cli.reproduce._{when}", terminated)
+    with pytest.raises(Interrupted, match=r"interrupted; finished runs are in .* goes on"):
+        reproduce("sine", preset="tiny", out=tmp_path)
 
 
 def test_costs_of_earlier_processes_are_added(tmp_path):

@@ -17,6 +17,7 @@ from roughformer.baselines.cde_solver import chords
 from roughformer.baselines.control import TIME_RANGE, ControlEncoder
 from roughformer.baselines.controlled import Controlled, ControlledConfig
 from roughformer.baselines.splines import natural_pieces
+from roughformer.checks import whole_number
 from roughformer.errors import InputError
 from roughformer.series import SeriesBatch
 from roughformer.series._fill import blocks
@@ -63,8 +64,8 @@ class PathEncoder(ControlEncoder):
             raise InputError(
                 f"interpolation must be one of {', '.join(_KNOWN)}, got {interpolation!r}"
             )
-        if max_steps is not None and max_steps < 1:
-            raise InputError(f"max_steps must be at least 1, or None, got {max_steps}")
+        if max_steps is not None:
+            max_steps = whole_number(max_steps, "max_steps (or None)", 1)
         usual = int(np.median(batch.lengths)) - 1 if len(batch) else 0
         stride = 1 if max_steps is None else max(-(-usual // max_steps), 1)
         return cls._fitted(

@@ -31,6 +31,8 @@ from roughformer.words import lyndon_count, lyndon_words
 
 __all__ = ["LogSignatureEncoder", "NeuralRDE", "NeuralRDEConfig"]
 
+_MOST_WEIGHTS = 1 << 30  # of the vector field: 4 GB, and as much again three times in training
+
 
 class LogSignatureEncoder(ControlEncoder):
     """Series -> one token per window: the log-signature of its path, in Lyndon coordinates.
@@ -140,6 +142,17 @@ class NeuralRDEConfig(ControlledConfig):
     solver: Solver = Field(
         "rk4", description="euler, midpoint or rk4 in fixed steps, dopri5 in adaptive ones."
     )
+
+    @model_validator(mode="after")
+    def _field_fits(self) -> Self:
+        weights = self.n_features * self.d_model * (self.d_hidden or self.d_model)
+        if weights > _MOST_WEIGHTS:
+            raise ValueError(
+                f"log-signatures of depth {self.depth} of {self.n_channels} channels (with time "
+                f"and counts) have {self.n_features} words, and the vector field would have "
+                f"{weights:.1e} weights; take a smaller depth in model_options, or fewer channels"
+            )
+        return self
 
     @model_validator(mode="after")
     def _answers_once(self) -> Self:

@@ -3,7 +3,9 @@
 Between samples  dh/dt = f(h), f an MLP with tanh; at a sample  h = GRUCell(x, h), x its values
 (the mean where missing) and which of them were observed. A sample without any observation leaves
 the state as it is. Time moves by ``time_range`` over a usual span, as in a Neural CDE. Gaps differ
-between the series of a batch, so all are solved over s in [0, 1]: dh/ds = gap f(h).
+between the series of a batch, so all are solved over s in [0, 1]: dh/ds = gap f(h). Where steps are
+fixed, a long gap is cut into equal ones of at most ``max_step`` of a usual span, as Rubanova et al.
+do with a 50th of it.
 """
 
 from typing import Any, Literal, Self
@@ -15,9 +17,12 @@ from torch import Tensor, nn
 from roughformer.baselines.control import TIME_RANGE
 from roughformer.baselines.gru_states import OWN_SOLVERS, gru_states, runge_kutta
 from roughformer.baselines.recurrent import Recurrent, RecurrentConfig
+from roughformer.baselines.samples import channels_of_samples, gaps_of_samples
 from roughformer.io._extras import optional
 
 __all__ = ["ODERNN", "ODERNNConfig"]
+
+_MOST_PIECES = 500  # of a gap: one of many spans must not take forever
 
 
 class ODERNNConfig(RecurrentConfig):
@@ -30,7 +35,13 @@ class ODERNNConfig(RecurrentConfig):
         description="The first three have fixed steps and are our own, unless adjoint; the others "
         "are torchdiffeq's, whose steps adapt to the batch as a whole.",
     )
-    substeps: int = Field(1, ge=1, description="Equal steps between two samples, if fixed.")
+    max_step: float | None = Field(
+        0.02,
+        gt=0,
+        description="Longer gaps, in usual spans, are cut into equal parts of at most this (at "
+        f"most {_MOST_PIECES}), if steps are fixed; None: never.",
+    )
+    substeps: int = Field(1, ge=1, description="Equal steps for each part of a gap, if fixed.")
     adjoint: bool = Field(
         False, description="Gradients by the adjoint equation, which stores no steps (torchdiffeq)."
     )
@@ -40,11 +51,7 @@ class ODERNNConfig(RecurrentConfig):
 
     @model_validator(mode="after")
     def _model_fits(self) -> Self:
-        if self.n_features < 3 or self.n_features % 2 == 0:
-            raise ValueError(
-                "an ODE-RNN takes the tokens of SampleEncoder without ages: values, flags and the "
-                f"gap, which are an odd number of features, got {self.n_features}"
-            )
+        channels_of_samples(self.n_features, "an ODE-RNN")
         if self.substeps > 1 and self.solver not in OWN_SOLVERS:
             raise ValueError(
                 f"solver={self.solver!r} chooses its own steps; leave substeps out, or take a "
@@ -55,7 +62,7 @@ class ODERNNConfig(RecurrentConfig):
     @property
     def n_channels(self) -> int:
         """Channels of the series."""
-        return self.n_features // 2
+        return channels_of_samples(self.n_features, "an ODE-RNN")
 
 
 class ODERNN(Recurrent):
@@ -77,17 +84,19 @@ class ODERNN(Recurrent):
         self, features: Tensor, tokens: Tensor, times: Tensor, mask: Tensor | None
     ) -> Tensor:
         """(B, L, F), (B, L) -> (B, L, d). The time before the first sample does not count."""
-        c = self.config.n_channels
-        gap = self.config.time_range * times.diff(dim=1, prepend=times[:, :1])
+        config, c = self.config, self.config.n_channels
+        gap = gaps_of_samples(tokens, times, mask, c)
         # A flag that is NaN, hidden for an explanation, stands for the mean as any feature does.
         hold = (tokens[..., c : 2 * c] < 0.5).all(dim=-1)
         if mask is not None:
             # A padded sample changes nothing: the state stands still from the last real one on.
-            gap, hold = gap.where(mask, torch.zeros_like(gap)), hold | ~mask
+            hold = hold | ~mask
+        x, at = features[..., : 2 * c], None
+        if config.max_step is not None and config.solver in OWN_SOLVERS:
+            x, gap, hold, at = _with_stops(x, gap, hold, config.max_step)
         # Time first: (L, B, ...).
-        x = features[..., : 2 * c].transpose(0, 1)
-        gap, hold = gap.transpose(0, 1), hold.transpose(0, 1)
-        dtype = self.cell.weight_hh.dtype
+        x, gap, hold = x.transpose(0, 1), config.time_range * gap.T, hold.T
+        dtype, width = self.cell.weight_hh.dtype, config.d_model
         if self.config.solver in OWN_SOLVERS and not self.config.adjoint:
             cell = self.cell
             found = gru_states(
@@ -101,7 +110,8 @@ class ODERNN(Recurrent):
         else:
             with torch.autocast(x.device.type, enabled=False):
                 found = self._solved(x.to(dtype), gap.to(dtype), hold)
-        return found.transpose(0, 1)
+        found = found.transpose(0, 1)
+        return found if at is None else found.gather(1, at.unsqueeze(-1).expand(*at.shape, width))
 
     def _solved(self, x: Tensor, gap: Tensor, hold: Tensor) -> Tensor:
         """``x (L, B, 2C)``, ``gap (L, B)``, ``hold (L, B)`` -> states (L, B, d), by torchdiffeq."""
@@ -130,3 +140,28 @@ class ODERNN(Recurrent):
     def _speed(self, gap: Tensor) -> Any:
         """dh/ds of one gap ``(B, 1)``; the adjoint calls it long after the loop has gone on."""
         return lambda s, h: gap * self.field(h)
+
+
+def _with_stops(
+    x: Tensor, gap: Tensor, hold: Tensor, longest: float
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    """Series with stops in gaps that are longer than ``longest``: samples that are held.
+
+    ``x (B, L, F)``, ``gap (B, L)`` and ``hold (B, L)`` -> the same of N >= L samples, and where
+    the old ones stand among them, ``(B, L)``; None: where they did. Stops are as many as a gap
+    needs by itself, so that a series is solved alike in any batch, and as it grows.
+    """
+    # A grid whose gaps are just so long is not cut because of rounding.
+    parts = (gap / longest - 1e-4).ceil().clamp(1, _MOST_PIECES).long()
+    if bool((parts == 1).all()):
+        return x, gap, hold, None
+    after = parts.cumsum(dim=1)
+    place = torch.arange(int(after[:, -1].max()), device=x.device).expand(len(x), -1).contiguous()
+    owner = torch.searchsorted(after, place, right=True)
+    beyond = owner == gap.shape[1]  # padding, of series with fewer stops than others
+    owner = owner.masked_fill(beyond, gap.shape[1] - 1)
+    gap = (gap / parts).gather(1, owner).masked_fill(beyond, 0.0)
+    stop = place != after.gather(1, owner) - 1
+    hold = hold.gather(1, owner) | stop
+    x = x.gather(1, owner.unsqueeze(-1).expand(*owner.shape, x.shape[-1]))
+    return x, gap, hold, after - 1

@@ -13,7 +13,7 @@ from roughformer.series import SeriesBatch
 from roughformer.tokens.thinning import thinned
 from roughformer.tokens.tokenizer import check_series
 
-__all__ = ["ForwardEncoder", "SampleEncoder"]
+__all__ = ["ForwardEncoder", "SampleEncoder", "channels_of_samples", "gaps_of_samples"]
 
 Fill = Literal["mean", "forward"]
 
@@ -154,6 +154,28 @@ class ForwardEncoder(SampleEncoder):
     """``SampleEncoder`` that carries values forward unless told otherwise."""
 
     fill: Fill = Field("forward", description="What stands for a value that was not observed.")
+
+
+def channels_of_samples(n_features: int, model: str) -> int:
+    """C of tokens with 2 C + 1 features; ValueError for a ``model`` that is given others."""
+    if n_features < 3 or n_features % 2 == 0:
+        raise ValueError(
+            f"{model} takes the tokens of SampleEncoder without ages: values, flags and the "
+            f"gap, which are an odd number of features, got {n_features}"
+        )
+    return n_features // 2
+
+
+def gaps_of_samples(tokens: Tensor, times: Tensor, mask: Tensor | None, n_channels: int) -> Tensor:
+    """``(B, L)`` time since the sample before, in usual spans; 0 at the first and at padding.
+
+    The token's, which is a difference of float64 times: those of float32 ``times (B, L)`` lose
+    their digits in recordings that are many times as long as the usual one, and are taken only
+    where the token's is NaN, hidden for an explanation. Steps of a solver: no gradient is wanted.
+    """
+    told = tokens[..., 2 * n_channels].detach()
+    gap = torch.where(told.isnan(), times.diff(dim=1, prepend=times[:, :1]).to(told), told)
+    return gap if mask is None else gap * mask
 
 
 def _last_seen(seen: npt.NDArray[np.bool_], first: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

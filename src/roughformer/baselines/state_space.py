@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from roughformer.baselines.samples import channels_of_samples, gaps_of_samples
 from roughformer.baselines.scan import linear_scan
 from roughformer.model.heads import Head, Pooling
 from roughformer.model.outputs import OutputConfig
@@ -24,7 +25,7 @@ _AT_ONCE = 1 << 17  # samples that are run together where no gradient is wanted:
 
 
 class StateSpaceConfig(OutputConfig):
-    """Shape of a state-space model."""
+    """Shape of a state-space model. Its tokens are values, flags and the gap: 2 C + 1 features."""
 
     n_features: int = Field(ge=1, description="Features of a token.")
     n_static: int = Field(0, ge=0, description="Covariates that do not change with time.")
@@ -42,6 +43,7 @@ class StateSpaceConfig(OutputConfig):
 
     @model_validator(mode="after")
     def _model_fits(self) -> Self:
+        channels_of_samples(self.n_features, "a state-space model")
         if self.d_state % 2:
             raise ValueError(f"d_state must be even (conjugate pairs), got {self.d_state}")
         if self.step_low > self.step_high:
@@ -51,6 +53,11 @@ class StateSpaceConfig(OutputConfig):
         if self.causal and self.bidirectional:
             raise ValueError("a causal model cannot be bidirectional; leave one of them out")
         return self
+
+    @property
+    def n_channels(self) -> int:
+        """Channels of the series."""
+        return channels_of_samples(self.n_features, "a state-space model")
 
 
 def hippo_frequencies(size: int) -> Tensor:
@@ -198,7 +205,8 @@ class StateSpace(nn.Module):
             x = x + self.embed_static(self.standardize_static(static)).unsqueeze(1)
         # Time comes first from here on: a step of the scan then is one piece of memory.
         x = x.transpose(0, 1).contiguous()  # (L, B, d)
-        gap = (_gaps(times, mask) / self.usual_gap).T.unsqueeze(-1)  # (L, B, 1)
+        gap = gaps_of_samples(tokens, times, mask, self.config.n_channels)
+        gap = (gap / self.usual_gap).T.unsqueeze(-1)  # (L, B, 1)
         if bool((gap == gap[:, :1]).all()):
             gap = gap[:, :1]  # one grid for all series: one set of decays
         for block in self.blocks:
@@ -213,7 +221,9 @@ class StateSpace(nn.Module):
         self.standardize.fit(inputs["tokens"], inputs.get("mask"), inputs.get("least_scale"))
         if self.embed_static is not None:
             self.standardize_static.fit(inputs["static"])
-        gaps = _gaps(inputs["times"], inputs.get("mask"))
+        gaps = gaps_of_samples(
+            inputs["tokens"], inputs["times"], inputs.get("mask"), self.config.n_channels
+        )
         gaps = gaps[gaps > 0]
         if len(gaps):
             self.usual_gap.copy_(gaps.median())
@@ -221,12 +231,3 @@ class StateSpace(nn.Module):
     def fit_prior(self, frequency: Tensor) -> None:
         """Answers begin at the frequencies ``(K,)`` of the classes in the training part."""
         self.head.fit_prior(frequency)
-
-
-def _gaps(times: Tensor, mask: Tensor | None) -> Tensor:
-    """``(B, L)`` time since the sample before; 0 at the first and at padding, which so changes no
-    state.
-    """
-    gaps = torch.zeros_like(times)
-    gaps[:, 1:] = times.diff(dim=1)
-    return gaps if mask is None else gaps * mask

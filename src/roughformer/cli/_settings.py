@@ -133,6 +133,8 @@ def _checked(name: str, value: Any, hint: Any) -> Any:
     # TOML has no null: "none" says it, unless the parameter has a choice of that name.
     if value == "none" and "none" not in get_args(hint):
         value = None
+    if isinstance(value, dict):
+        value = {key: None if entry == "none" else entry for key, entry in value.items()}
     if isinstance(value, list):
         value = tuple(value)
     if isinstance(value, str) and str(hint).startswith("tuple[") and hint != Any:
@@ -166,7 +168,7 @@ def _toml(value: Any) -> str:
     if isinstance(value, int | float):
         return repr(value)
     if isinstance(value, Mapping):
-        inside = ", ".join(f"{_key(k)} = {_toml(v)}" for k, v in value.items() if v is not None)
+        inside = ", ".join(f"{_key(k)} = {_toml(v)}" for k, v in value.items())
         return f"{{ {inside} }}"
     if isinstance(value, list | tuple):
         return f"[{', '.join(_toml(item) for item in value)}]"

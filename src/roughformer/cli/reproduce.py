@@ -75,41 +75,28 @@ def reproduce(
         return
     if preset not in ("tiny", "quick", "full"):
         raise typer.BadParameter(f"quick, full or tiny, not {preset!r}", param_hint="--preset")
-    from roughformer import reproduce as work
-    from roughformer.reproduce.page import print_table
-
-    experiment = work.experiment_of(name)
-    chosen = tuple(dict.fromkeys(words_of(models))) or None
-    unknown = [m for m in chosen or () if m not in experiment.models]
-    if unknown:
-        raise typer.BadParameter(
-            f"{name} has no {', '.join(unknown)}; it has {', '.join(experiment.models)}",
-            param_hint="--models",
-        )
-    if data is not None:
-        os.environ["ROUGHFORMER_DATA"] = str(data)  # the processes of the jobs read it too
-    wishes = work.Wishes(preset, seeds, chosen, seconds)  # type: ignore[arg-type]
     out = Path("runs") / f"{name}-{preset}" if out is None else out
-    results = work.Results(out / "results.json", name)
-    try:
-        jobs = work.only_those(experiment.jobs(wishes), words_of(only))
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--only") from None
-    done = sum(results.get(job) is not None for job in jobs) if resume else 0
-    say(f"{experiment.title}: {len(jobs)} runs, {done} of them done before")
-    if experiment.timed and workers > 1:
-        say(
-            f"warning: {name} measures times, and {workers} jobs at a time disturb each other; "
-            "use --workers 1 for figures that mean something"
-        )
-    failed = _run(experiment, jobs, results, out, workers, threads, preset, again=not resume)
-    command = shlex.join(["roughformer", *sys.argv[1:]])
-    page = work.write_page(
-        experiment, work.selected(experiment, wishes, results.rows), out, command
-    )
-    for table in page.tables:
-        print_table(table)
-    typer.echo(f"results: {out / 'results.json'}\nreport: {out / 'report.html'}")
+    with _interruptible(out, again=not resume):
+        from roughformer import reproduce as work
+
+        experiment = work.experiment_of(name)
+        chosen = tuple(dict.fromkeys(words_of(models))) or None
+        unknown = [m for m in chosen or () if m not in experiment.models]
+        if unknown:
+            raise typer.BadParameter(
+                f"{name} has no {', '.join(unknown)}; it has {', '.join(experiment.models)}",
+                param_hint="--models",
+            )
+        if data is not None:
+            os.environ["ROUGHFORMER_DATA"] = str(data)  # the processes of the jobs read it too
+        wishes = work.Wishes(preset, seeds, chosen, seconds)  # type: ignore[arg-type]
+        try:
+            jobs = work.only_those(experiment.jobs(wishes), words_of(only))
+        except ValueError as error:
+            raise typer.BadParameter(str(error), param_hint="--only") from None
+        results = work.Results(out / "results.json", name)
+        failed = _run(experiment, jobs, results, out, workers, threads, preset, again=not resume)
+        _tell(experiment, wishes, results, out)
     if failed:
         say(
             f"{len(failed)} of {len(jobs)} runs failed, as told above; the same command tries again"
@@ -127,20 +114,23 @@ def _run(
     preset: str,
     again: bool,
 ) -> list[Any]:
-    """All jobs that are left, with a bar; the rows that failed. Ctrl-C or SIGTERM leaves what is
-    done.
-    """
+    """All jobs that are left, with a bar; the rows that failed."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     from roughformer import reproduce as work
-    from roughformer.cli._errors import Interrupted
 
+    before = 0 if again else sum(results.get(job) is not None for job in jobs)
+    say(f"{experiment.title}: {len(jobs)} runs, {before} of them done before")
+    if experiment.timed and workers > 1:
+        say(
+            f"warning: {experiment.name} measures times, and {workers} jobs at a time disturb each "
+            "other; use --workers 1 for figures that mean something"
+        )
     look = (
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     )  # fmt: skip
     with Progress(*look, disable=not sys.stderr.isatty()) as bar:
         task = bar.add_task(experiment.name, total=len(jobs))
-        before = 0 if again else sum(results.get(job) is not None for job in jobs)
         bar.update(task, completed=before)
 
         def told(job: Any, row: Any, done: int, every: int) -> None:
@@ -149,18 +139,23 @@ def _run(
             state = f"failed: {row['failed']}" if "failed" in row else f"{row['seconds']:.0f} s"
             say(f"[{done}/{every}] {words}: {state}")
 
-        goes_on = "begins anew; without --again it keeps what is done" if again else "goes on"
-        try:
-            with _terminated_as_interrupted():
-                return work.run_jobs(
-                    experiment, jobs, results, out / "work", workers=workers,
-                    threads=threads or _usual_threads(workers),
-                    told=told, in_process=preset == "tiny", again=again,
-                )  # fmt: skip
-        except KeyboardInterrupt:
-            raise Interrupted(
-                f"interrupted; finished runs are in {out}: the same command {goes_on}"
-            ) from None
+        return work.run_jobs(
+            experiment, jobs, results, out / "work", workers=workers,
+            threads=threads or _usual_threads(workers),
+            told=told, in_process=preset == "tiny", again=again,
+        )  # fmt: skip
+
+
+def _tell(experiment: Any, wishes: Any, results: Any, out: Path) -> None:
+    """Write plots and report, and print the tables."""
+    from roughformer import reproduce as work
+    from roughformer.reproduce.page import print_table
+
+    command = shlex.join(["roughformer", *sys.argv[1:]])
+    rows = work.selected(experiment, wishes, results.rows)
+    for table in work.write_page(experiment, rows, out, command).tables:
+        print_table(table)
+    typer.echo(f"results: {out / 'results.json'}\nreport: {out / 'report.html'}")
 
 
 def _usual_threads(workers: int) -> int:
@@ -173,8 +168,23 @@ def _usual_threads(workers: int) -> int:
 
 
 @contextlib.contextmanager
+def _interruptible(out: Path, again: bool) -> Iterator[None]:
+    """Ctrl-C and SIGTERM alike: processes are ended, and the last words say how to go on."""
+    from roughformer.cli._errors import Interrupted
+
+    goes_on = "begins anew; without --again it keeps what is done" if again else "goes on"
+    try:
+        with _terminated_as_interrupted():
+            yield
+    except KeyboardInterrupt:
+        raise Interrupted(
+            f"interrupted; finished runs are in {out}: the same command {goes_on}"
+        ) from None
+
+
+@contextlib.contextmanager
 def _terminated_as_interrupted() -> Iterator[None]:
-    """SIGTERM is as Ctrl-C: processes are ended, and the last words are said."""
+    """SIGTERM is as Ctrl-C."""
 
     def interrupt(number: int, frame: Any) -> None:
         raise KeyboardInterrupt

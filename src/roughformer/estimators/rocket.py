@@ -4,10 +4,13 @@ Random convolutions of aeon (MiniRocket: Dempster, Schmidt, Webb 2021; MultiRock
 need equally spaced samples: each series is resampled by its linear path.
 """
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.linear_model import RidgeClassifierCV, RidgeCV
 from sklearn.metrics import r2_score
@@ -22,12 +25,14 @@ from roughformer.estimators.inputs import as_series
 from roughformer.path import values_at
 from roughformer.series import SeriesBatch
 from roughformer.targets import check_all_known, check_numbers, known_labels, share_equal
+from roughformer.tokens.tokenizer import check_series
 
 __all__ = ["RocketClassifier", "RocketRegressor"]
 
 _SHORTEST = 9  # the convolutions have nine weights
 _AT_ONCE = 256  # series resampled or transformed together
 _PENALTIES = np.logspace(-3, 3, 10)
+_DIGITS = 1e4  # a level so many times what varies around it leaves float32 too few digits for it
 
 
 class _Rocket(BaseEstimator):  # type: ignore[misc]
@@ -61,30 +66,23 @@ class _Rocket(BaseEstimator):  # type: ignore[misc]
 
     def _fit_features(self, batch: SeriesBatch) -> npt.NDArray[np.float32]:
         """Choose grid and convolutions by the training part -> its features ``(B, F)``."""
-        if len(batch) == 0:
-            raise InputError("there is nothing to learn from: no series were given")
         wish = self.n_points
         usual = max(_SHORTEST, int(np.median(batch.lengths)))
         self.n_points_ = usual if wish == "median" else whole_number(wish, "n_points", _SHORTEST)
         self.n_features_in_ = batch.n_channels
+        self._channels = batch.channels
+        self._level = _levels(batch)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         self.transform_ = _transform(self.kernels, self.n_kernels, self.n_jobs, seed)
         x = self._on_grid(batch)
-        before = np.random.get_state()  # noqa: NPY002  # aeon seeds the global one
-        try:
+        with _others_left_alone():
             self.transform_.fit(x)
-        finally:
-            np.random.set_state(before)  # noqa: NPY002
         return self._convolved(x)
 
     def _features(self, x: Any, times: Any, lengths: Any) -> npt.NDArray[np.float32]:
         check_is_fitted(self, "ridge_")
         batch = as_series(x, times, lengths)
-        if batch.n_channels != self.n_features_in_:
-            raise InputError(
-                f"expected series of {self.n_features_in_} channels as in training, got "
-                f"{batch.n_channels}"
-            )
+        check_series(batch, self._channels, ())
         return self._convolved(self._on_grid(batch))
 
     def _on_grid(self, batch: SeriesBatch) -> npt.NDArray[np.float32]:
@@ -94,14 +92,16 @@ class _Rocket(BaseEstimator):  # type: ignore[misc]
         out = np.empty((len(batch), batch.n_channels, self.n_points_), np.float32)
         for i in range(0, len(batch), _AT_ONCE):
             part = slice(i, i + _AT_ONCE)
-            out[part] = values_at(batch[part], since[part]).transpose(0, 2, 1)
+            found = values_at(batch[part], since[part]) - self._level
+            out[part] = found.transpose(0, 2, 1)
         return out
 
     def _convolved(self, x: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-        parts = [
-            np.asarray(self.transform_.transform(x[i : i + _AT_ONCE]), np.float32)
-            for i in range(0, len(x), _AT_ONCE)
-        ]
+        with _others_left_alone():
+            parts = [
+                np.asarray(self.transform_.transform(x[i : i + _AT_ONCE]), np.float32)
+                for i in range(0, len(x), _AT_ONCE)
+            ]
         if not parts:
             return np.zeros((0, self.ridge_[0].n_features_in_), np.float32)
         return np.concatenate(parts)
@@ -129,7 +129,7 @@ class RocketClassifier(ClassifierMixin, _Rocket):  # type: ignore[misc]
         """Learn from series ``X`` (anything ``SeriesBatch.of`` takes) and labels ``y (B,)``, by
         default those of the series.
         """
-        batch = as_series(X, times, lengths)
+        batch = _some_series(X, times, lengths)
         labels = _labels(y, batch)
         if len(np.unique(labels)) < 2:
             raise InputError("a classifier needs at least two classes, got labels of one class")
@@ -142,7 +142,10 @@ class RocketClassifier(ClassifierMixin, _Rocket):  # type: ignore[misc]
         self, X: Any, times: Any = None, lengths: Any = None
     ) -> npt.NDArray[np.float64]:
         """Scores ``(B, K)``, or ``(B,)`` for the second of two classes; no probabilities."""
-        return np.asarray(self.ridge_.decision_function(self._features(X, times, lengths)))
+        features = self._features(X, times, lengths)
+        if len(features) == 0:
+            return np.zeros((0, len(self.classes_)) if len(self.classes_) > 2 else 0)
+        return np.asarray(self.ridge_.decision_function(features))
 
     def predict(self, X: Any, times: Any = None, lengths: Any = None) -> npt.NDArray[Any]:
         """Labels ``(B,)``."""
@@ -170,7 +173,7 @@ class RocketRegressor(RegressorMixin, _Rocket):  # type: ignore[misc]
         """Learn from series ``X`` (anything ``SeriesBatch.of`` takes) and ``y (B,)`` or ``(B, m)``,
         by default the labels of the series.
         """
-        batch = as_series(X, times, lengths)
+        batch = _some_series(X, times, lengths)
         numbers = _numbers(y, batch)
         ridge = RidgeCV(alphas=_PENALTIES)
         self.ridge_ = make_pipeline(StandardScaler(), ridge).fit(self._fit_features(batch), numbers)
@@ -188,6 +191,37 @@ class RocketRegressor(RegressorMixin, _Rocket):  # type: ignore[misc]
         """R²; ``y=None``: of the labels of the series."""
         batch = as_series(X, times, lengths)
         return float(r2_score(_numbers(y, batch), self.predict(batch)))
+
+
+def _some_series(x: Any, times: Any, lengths: Any) -> SeriesBatch:
+    batch = as_series(x, times, lengths)
+    if len(batch) == 0:
+        raise InputError("there is nothing to learn from: no series were given")
+    return batch
+
+
+def _levels(batch: SeriesBatch) -> npt.NDArray[np.float64]:
+    """``(C,)``: means of channels that vary little around them, 0 for the others. Convolutions do
+    not see a level, but for their padding, and float32 would keep little else.
+    """
+    seen = ~np.isnan(batch.values)
+    number = np.maximum(seen.sum(axis=0), 1)
+    mean = np.nansum(batch.values, axis=0, dtype=np.float64) / number
+    apart = np.nansum((batch.values - mean) ** 2, axis=0, dtype=np.float64) / number
+    return np.where(np.abs(mean) > _DIGITS * np.sqrt(apart), mean, 0.0)
+
+
+@contextlib.contextmanager
+def _others_left_alone() -> Iterator[None]:
+    """aeon seeds numpy's global generator, and numba's threads, when it sets their number, are
+    those of torch's OpenMP: both are put back.
+    """
+    drawn, threads = np.random.get_state(), torch.get_num_threads()  # noqa: NPY002
+    try:
+        yield
+    finally:
+        np.random.set_state(drawn)  # noqa: NPY002
+        torch.set_num_threads(threads)
 
 
 def _given(y: Any, batch: SeriesBatch) -> Any:

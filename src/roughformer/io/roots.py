@@ -39,8 +39,9 @@ def data_root(name: str, root: str | PathLike[str] | None = None) -> Path:
     where = " and ".join(map(str, looked)) if looked else "nowhere: no directory was named"
     raise MissingDataError(
         f"{title} was not found (looked in {where}; expected {' or '.join(patterns)}). Download it "
-        f"from {address} into a folder {name}, then pass root=FOLDER or set the environment "
-        "variable ROUGHFORMER_DATA to that folder or the one above it."
+        f"from {address} into a folder {name}, then pass root=FOLDER (roughformer reproduce: "
+        "--data FOLDER) or set the environment variable ROUGHFORMER_DATA to that folder or the "
+        "one above it."
     )
 
 

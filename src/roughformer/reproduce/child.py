@@ -33,7 +33,7 @@ def run_job(name: str, job: Job, where: Path) -> Row:
 
 
 def main() -> None:
-    """Arguments: name of the experiment, file of the job, file for its row, directory to work in."""
+    """Arguments: the experiment, files of the job and for its row, a directory to work in."""
     end_with_parent()
     name, job_file, row_file, where = sys.argv[1:]
     row = run_job(name, json.loads(Path(job_file).read_text()), Path(where))

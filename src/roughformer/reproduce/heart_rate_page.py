@@ -49,9 +49,9 @@ _ABOUT_RECIPES = (
     "so that the budget ends it early; its second line has those that our validation chose at "
     "a budget. The recipes for known patients and of rates are made for this task; their "
     "series lose points at random in two or three ways, drawn once, those of the other models' "
-    "column of dropped series in every epoch anew. A Neural CDE takes at most 2,048 "
-    "steps: on full series each goes along the straight chord of two samples, on dropped ones "
-    "along a natural spline, so that its two columns are two models. An epoch of dropped series "
+    "column of dropped series in every epoch anew. Of the 4,000 samples of a series a Neural CDE "
+    "goes along the straight chords of two, and with half of them dropped (and twice the "
+    "max_steps) along a natural spline: its two columns are two models. An epoch of dropped series "
     "is shorter: at the same budget slow models have twice as many of them. Seeds are of "
     "models and of points dropped; windows and parts are the same."
 )
@@ -64,6 +64,7 @@ def show(rows: list[Row], figures: bool) -> Page:
         tables += [_scores(protocol, rows), _training(protocol, rows)]
         if protocol == "random":
             tables.append(_beside_the_paper(rows))
+    tables = [table for table in tables if table.rows]  # of what was run
     notes = []
     worst = _worst(rows)
     if worst is not None:
@@ -189,9 +190,10 @@ def _figure(rows: list[Row]) -> tuple[str, str, Any]:
     from roughformer.reproduce.drawing import curves, logarithmic
 
     names = _names()
-    figure, panels = curves(2, "test RMSE, beats per minute", "", height=5.6)
+    protocols = [p for p in PROTOCOLS if any(r["job"]["protocol"] == p for r in rows)]
+    figure, panels = curves(len(protocols), "test RMSE, beats per minute", "", height=5.6)
     shown = [m for m in names if any(r["job"]["model"] == m for r in rows)][::-1]
-    for axes, protocol in zip(panels, PROTOCOLS, strict=True):
+    for axes, protocol in zip(panels, protocols, strict=True):
         axes.set_title(f"{protocol} protocol")
         for place, model in enumerate(shown):
             own = [r for r in rows if _is(r, protocol, model)]
@@ -207,7 +209,8 @@ def _figure(rows: list[Row]) -> tuple[str, str, Any]:
         if axes.lines:
             logarithmic(axes, (0.3, 0.5, 1, 2, 3, 5, 10, 20, 30))
     # Each once, full series first.
-    dots = dict(zip(*panels[0].get_legend_handles_labels()[::-1], strict=True))
+    each = (zip(*axes.get_legend_handles_labels()[::-1], strict=True) for axes in panels)
+    dots = {label: handle for pairs in each for label, handle in pairs}
     order = sorted(dots, reverse=True)
     figure.legend([dots[w] for w in order], order, fontsize=8, loc="outside right upper")
     caption = "Test RMSE of all models and yardsticks, by protocol (the paper's Table 1)"

@@ -91,7 +91,9 @@ class Results:
         try:
             found = json.loads(self.path.read_text())
             owner, rows = found["experiment"], found["rows"]
-        except (ValueError, KeyError, TypeError):
+            if not all({"key", "job"} <= row.keys() for row in rows):
+                raise ValueError
+        except (ValueError, KeyError, TypeError, AttributeError):
             raise InputError(
                 f"{self.path} holds no results of an experiment; choose another place"
             ) from None

@@ -176,7 +176,7 @@ def _figure(rows: list[Row], by_time: bool) -> tuple[str, str, Any]:
                 )  # fmt: skip
         axes.set_ylim(0, 1.02)
         if by_time:
-            logarithmic(axes, (1, 10, 100, 1000, 10000))
+            logarithmic(axes, [10.0**power for power in range(-3, 5)])
         else:
             whole_ticks(axes)
     handles = {
