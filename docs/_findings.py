@@ -111,6 +111,7 @@ def numbers(t: Tables) -> dict[str, str]:
         "nrde_hr_budget": t.budget_of_task("nrde-validation", "heart-rate"),
         **search_on(t, "sine", "search"),
         **search_on(t, "heart-rate", "search_hr"),
+        **ablations(t),
         **changed(t),
     }
 
@@ -198,6 +199,27 @@ def of_heart_rate(t: Tables) -> dict[str, str]:
         for name, row in rows.items():
             found[f"hr_{protocol}_{name}"] = cell(protocol, row, 1)
             found[f"hr_{protocol}_{name}_dropped"] = cell(protocol, row, 2)
+    return found
+
+
+def ablations(t: Tables) -> dict[str, str]:
+    """Validation scores with one option changed: ``cut_sine_depth1`` with signatures alone,
+    ``cut_hr_all_spectrum`` with clocks and spectrum but for the change.
+    """
+    rows = {
+        "none": "as chosen", "both": "both views", "local": "local view only",
+        "global": "global view only", "raw": "features not scaled", "time": "no time",
+        "lag": "a lag", "clocks": "clocks", "no_clocks": "no clocks", "spectrum": "spectrum",
+        "no_spectrum": "no spectrum",
+        **{f"depth{n}": f"depth {n}" for n in range(1, 5)},
+        **{f"windows{n}": f"{n} windows" for n in (10, 25, 150)},
+    }  # fmt: skip
+    found = {}
+    for task, title in (("sine", "Sine"), ("hr", "Heart rate, random protocol")):
+        for column, prefix in ((1, f"cut_{task}"), (2, f"cut_{task}_all")):
+            for name, row in rows.items():
+                cell = t.cell("hyperparameters", f"{title}: one option changed", row, column)
+                found[f"{prefix}_{name}"] = cell
     return found
 
 

@@ -121,6 +121,9 @@ def test_options_that_a_model_does_not_use_are_told_once():
     assert "does not use views:" in line
     (line,) = warned(RFormerRegressor(rate_like=True, windows=3, **(few | {"d_model": 64})))
     assert "'tempo' does not use windows:" in line
+    (line,) = warned(RFormerClassifier(model="neural-rde", depth=3, **few))
+    assert "does not use depth, dropout: what you set changes nothing" in line
+    assert line.endswith("; its own depth is set by model_options")
 
 
 def test_models_whose_options_are_their_own_or_as_usual_are_not_warned_of():

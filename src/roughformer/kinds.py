@@ -37,6 +37,7 @@ __all__ = [
     "kind_of",
     "kind_of_model",
     "least_scale_of",
+    "options_of_kind",
     "unused_options",
 ]
 
@@ -193,16 +194,21 @@ _FROM_DATA = {
 }  # fmt: skip
 
 
+def options_of_kind(name: str) -> list[str]:
+    """What ``model_options`` may name for the model of that name."""
+    kind = kind_of(name)
+    fixed = _FROM_DATA | OutputConfig.model_fields.keys()
+    known = [field for field in kind.config.model_fields if field not in fixed]
+    return known + [option for option in kind.of_encoder if option not in known]
+
+
 def check_options(name: str, own: Any) -> Options:
     """An estimator's ``model_options`` for the model of that name, if it has them all."""
     if own is None:
         return {}
     if not isinstance(own, dict):
         raise InputError(f"model_options must be a dict of name -> value, got {own!r}")
-    kind = kind_of(name)
-    fixed = _FROM_DATA | OutputConfig.model_fields.keys()
-    known = [field for field in kind.config.model_fields if field not in fixed]
-    known += [option for option in kind.of_encoder if option not in known]
+    known = options_of_kind(name)
     for option in own:
         if option not in known:
             raise InputError(

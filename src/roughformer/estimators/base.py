@@ -22,7 +22,7 @@ from roughformer.estimators.key import training_key
 from roughformer.estimators.parts import Part, Series, held_series, parts_of
 from roughformer.estimators.plan import Plan, plan_of
 from roughformer.estimators.stored_plan import planned_on
-from roughformer.kinds import least_scale_of, unused_options
+from roughformer.kinds import least_scale_of, options_of_kind, unused_options
 from roughformer.predictor import Predictor, committee_of
 from roughformer.store.stored import StoredSeries
 from roughformer.threads import using_threads
@@ -205,9 +205,11 @@ class RFormerEstimator(FittedEstimator):
         """Name the options that were changed although the model has no use for them."""
         unused = unused_options(self._kind_name(), self._changed_options())
         if unused:
+            own = [name for name in unused if name in options_of_kind(self._kind_name())]
+            hint = f"; its own {', '.join(own)} is set by model_options" if own else ""
             warnings.warn(
                 f"the model {self._kind_name()!r} does not use {', '.join(unused)}: what you set "
-                "changes nothing",
+                f"changes nothing{hint}",
                 UserWarning,
                 stacklevel=4,
             )
