@@ -220,6 +220,10 @@ def ablations(t: Tables) -> dict[str, str]:
             for name, row in rows.items():
                 cell = t.cell("hyperparameters", f"{title}: one option changed", row, column)
                 found[f"{prefix}_{name}"] = cell
+    jobs = [row["job"] for row in t.writer.chosen_rows("hyperparameters").rows]
+    for name, task in (("sine", "sine"), ("hr", "heart-rate")):
+        own = {j["seed"] for j in jobs if (j["part"], j["task"]) == ("ablation", task)}
+        found[f"cut_{name}_seeds"] = str(len(own))
     return found
 
 

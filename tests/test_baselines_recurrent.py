@@ -17,6 +17,7 @@ from roughformer.baselines import (
     StateSpaceConfig,
 )
 from roughformer.baselines.gru_states import _evolve, _maps, gru_states, runge_kutta
+from roughformer.baselines.ode_rnn import _with_stops
 from roughformer.baselines.samples import gaps_of_samples
 from roughformer.errors import InputError
 
@@ -209,15 +210,17 @@ def test_a_sample_without_observations_moves_the_state_but_is_no_sample():
     torch.testing.assert_close(model(**inputs), model(**fewer), rtol=1e-6, atol=1e-6)
 
 
-def stops(batch, longest):
-    """The same series with samples without observations in gaps longer than ``longest``."""
+def stops(batch, share, unit):
+    """The same series with samples without observations in gaps longer than that share of the time
+    since they began, or of ``unit`` if that is longer.
+    """
     values, times = [], []
     for b in range(len(batch)):
         own = slice(*batch.offsets[b : b + 2])
         rows, at = [batch.values[own][0]], [batch.times[own][0]]
         for value, time in zip(batch.values[own][1:], batch.times[own][1:], strict=True):
-            parts = int(np.ceil((time - at[-1]) / longest))
             before = at[-1]
+            parts = int(np.ceil((time - before) / (share * max(unit, time - at[0]))))
             at += [before + (time - before) * k / parts for k in range(1, parts + 1)]
             rows += [np.full_like(value, NAN)] * (parts - 1) + [value]
         values.append(np.array(rows))
@@ -230,7 +233,7 @@ def test_long_gaps_are_cut_as_by_samples_without_observations(solver):
     batch = series((7, 4, 1, 12), missing=0.3)
     options = {"solver": solver, "max_step": 0.1}
     model, inputs, encoder = fitted(ode_rnn, SampleEncoder, batch, **options)
-    cut = double(encoder.encode(stops(batch, 0.1 * encoder.time_unit)))
+    cut = double(encoder.encode(stops(batch, 0.1, encoder.time_unit)))
     assert cut["tokens"].shape[1] > inputs["tokens"].shape[1]
     plain = like(model, max_step=None)
     torch.testing.assert_close(model(**inputs), plain(**cut), rtol=1e-6, atol=1e-6)
@@ -264,8 +267,18 @@ def test_the_default_solver_solves_the_ode_of_sparse_series():
 def test_a_gap_of_many_spans_takes_a_bounded_number_of_steps():
     batch = SeriesBatch.from_arrays([np.ones((3, 1))], [[0.0, 1.0, 2.0]])
     model, _, encoder = fitted(ode_rnn, SampleEncoder, batch)
-    far = SeriesBatch.from_arrays([np.ones((3, 1))], [[0.0, 1.0, 1e9]])
-    assert model(**double(encoder.encode(far))).isfinite().all()
+    for times in ([0.0, 1.0, 1e9], np.arange(3000) * 24.0):  # a gap of many spans, or many gaps
+        far = SeriesBatch.from_arrays([np.ones((len(times), 1))], [times])
+        inputs = double(encoder.encode(far))
+        gap = gaps_of_samples(inputs["tokens"], inputs["times"], None, 1)
+        features = inputs["tokens"][..., :2]
+        x, cut, hold, at = _with_stops(features, gap, torch.zeros_like(gap, dtype=bool), 0.02)
+        bound = (1 + np.log(float(gap.sum()))) / 0.02
+        assert 0 < x.shape[1] - len(times) < bound
+        torch.testing.assert_close(cut.sum(), gap.sum())
+        assert torch.equal(x.gather(1, at.unsqueeze(-1).expand(1, len(times), 2)), features)
+        assert int((~hold).sum()) == len(times)
+    assert model(**inputs).isfinite().all()
 
 
 @pytest.mark.parametrize("make", [ODERNNConfig, StateSpaceConfig])

@@ -337,6 +337,8 @@ def test_one_entry_of_a_parameter_that_is_a_dict_can_be_set():
     none = parse_assignments(["model_options.max_steps=none"])
     settings = settings_of("classification", "default", none)
     assert settings["model_options"] == {"max_steps": None}
+    word = parse_assignments(["model_options.scaling=none"])  # a choice of that name
+    assert settings_of("classification", "default", word)["model_options"] == {"scaling": "none"}
     again = tomllib.loads(to_toml(settings, {}))
     assert settings_of("classification", "default", again) == settings
     with pytest.raises(InputError, match=r"model_options=... and --set model_options.step"):

@@ -167,7 +167,7 @@ def test_results_of_another_experiment_are_not_overwritten(tmp_path):
     with pytest.raises(InputError, match="results of 'one', not of 'two'"):
         Results(path, "two")
     damaged = '"experiment": "one", "rows"'
-    rows = ("5", "[1]", '[{"key": "a"}]')
+    rows = ("5", "[1]", '[{"key": "a"}]', '[{"key": "a", "job": 5}]')
     for text in ("[]", "", *(f"{{{damaged}: {some}}}" for some in rows)):
         path.write_text(text)
         with pytest.raises(InputError, match="holds no results"):

@@ -166,6 +166,7 @@ def test_a_protocol_that_was_not_run_has_no_table_and_no_panel(protocol):
     page = HEART.show(rows, True)
     assert all(table.rows for table in page.tables)
     assert protocol.capitalize() in page.tables[0].title
+    assert "were not tuned here" in page.tables[1].note
     ((_, _, figure),) = page.figures
     assert [axes.get_title() for axes in figure.axes] == [f"{protocol} protocol"]
     (legend,) = figure.legends

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +37,7 @@ __all__ = [
     "kind_of",
     "kind_of_model",
     "least_scale_of",
+    "none_is_a_choice",
     "options_of_kind",
     "unused_options",
 ]
@@ -200,6 +201,12 @@ def options_of_kind(name: str) -> list[str]:
     fixed = _FROM_DATA | OutputConfig.model_fields.keys()
     known = [field for field in kind.config.model_fields if field not in fixed]
     return known + [option for option in kind.of_encoder if option not in known]
+
+
+def none_is_a_choice(option: str) -> bool:
+    """Whether "none" is a value of that option of a model, and not how TOML has to write None."""
+    fields = (kind.config.model_fields.get(option) for kind in _KINDS.values())
+    return any(field is not None and "none" in get_args(field.annotation) for field in fields)
 
 
 def check_options(name: str, own: Any) -> Options:

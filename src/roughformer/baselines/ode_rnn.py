@@ -4,8 +4,8 @@ Between samples  dh/dt = f(h), f an MLP with tanh; at a sample  h = GRUCell(x, h
 (the mean where missing) and which of them were observed. A sample without any observation leaves
 the state as it is. Time moves by ``time_range`` over a usual span, as in a Neural CDE. Gaps differ
 between the series of a batch, so all are solved over s in [0, 1]: dh/ds = gap f(h). Where steps are
-fixed, a long gap is cut into equal ones of at most ``max_step`` of a usual span, as Rubanova et al.
-do with a 50th of it.
+fixed, a long gap is cut into equal ones of at most ``max_step`` of a usual span, or of the time
+since the series began if that is longer. (Rubanova et al. take a 50th of the whole batch's time.)
 """
 
 from typing import Any, Literal, Self
@@ -22,8 +22,6 @@ from roughformer.io._extras import optional
 
 __all__ = ["ODERNN", "ODERNNConfig"]
 
-_MOST_PIECES = 500  # of a gap: one of many spans must not take forever
-
 
 class ODERNNConfig(RecurrentConfig):
     """Shape of an ODE-RNN. Its tokens are values, flags and the gap: 2 C + 1 features."""
@@ -38,8 +36,8 @@ class ODERNNConfig(RecurrentConfig):
     max_step: float | None = Field(
         0.02,
         gt=0,
-        description="Longer gaps, in usual spans, are cut into equal parts of at most this (at "
-        f"most {_MOST_PIECES}), if steps are fixed; None: never.",
+        description="Gaps are cut into equal parts of at most this share of a usual span, or of "
+        "the time since the series began if that is longer, if steps are fixed; None: never.",
     )
     substeps: int = Field(1, ge=1, description="Equal steps for each part of a gap, if fixed.")
     adjoint: bool = Field(
@@ -145,14 +143,17 @@ class ODERNN(Recurrent):
 def _with_stops(
     x: Tensor, gap: Tensor, hold: Tensor, longest: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-    """Series with stops in gaps that are longer than ``longest``: samples that are held.
+    """Series with stops in long gaps: samples that are held.
 
     ``x (B, L, F)``, ``gap (B, L)`` and ``hold (B, L)`` -> the same of N >= L samples, and where
-    the old ones stand among them, ``(B, L)``; None: where they did. Stops are as many as a gap
-    needs by itself, so that a series is solved alike in any batch, and as it grows.
+    the old ones stand among them, ``(B, L)``; None: where they did. A part of a gap that ends at
+    t, since the series began and in usual spans, is at most ``longest`` max(1, t): that knows
+    nothing of other series and of what comes later, so that a series is solved alike in any batch
+    and as it grows, and N - L is at most (1 + log t) / ``longest``, however sparse it is.
     """
+    share = gap / gap.cumsum(dim=1).clamp(min=1)
     # A grid whose gaps are just so long is not cut because of rounding.
-    parts = (gap / longest - 1e-4).ceil().clamp(1, _MOST_PIECES).long()
+    parts = (share / longest - 1e-4).ceil().clamp(min=1).long()
     if bool((parts == 1).all()):
         return x, gap, hold, None
     after = parts.cumsum(dim=1)

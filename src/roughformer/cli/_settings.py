@@ -16,6 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from roughformer.errors import InputError
 from roughformer.estimators import RFormerClassifier, RFormerRegressor
+from roughformer.kinds import none_is_a_choice
 
 __all__ = [
     "choose_task",
@@ -133,8 +134,11 @@ def _checked(name: str, value: Any, hint: Any) -> Any:
     # TOML has no null: "none" says it, unless the parameter has a choice of that name.
     if value == "none" and "none" not in get_args(hint):
         value = None
-    if isinstance(value, dict):
-        value = {key: None if entry == "none" else entry for key, entry in value.items()}
+    if name == "model_options" and isinstance(value, dict):
+        value = {
+            option: None if entry == "none" and not none_is_a_choice(option) else entry
+            for option, entry in value.items()
+        }
     if isinstance(value, list):
         value = tuple(value)
     if isinstance(value, str) and str(hint).startswith("tuple[") and hint != Any:

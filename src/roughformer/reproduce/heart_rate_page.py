@@ -123,12 +123,13 @@ def _training(protocol: str, rows: list[Row]) -> Table:
             epochs, paces = zip(*map(epochs_and_pace, parts), strict=True)
             cells.append([MODELS[model], *epochs, *paces, trained[0]["parameters"]])
     used = {m: options_of([r for r in rows if _is(r, protocol, m)]) for m in MODELS}
+    told_above = protocol == "patient" and any(r["job"]["protocol"] == "random" for r in rows)
     return Table(
         f"{protocol.capitalize()} protocol: how they were trained",
         ["model", "epochs", "dropped", "s / epoch", "dropped", "parameters"],
         cells,
         recipes_note("regression", MODELS, used)
-        + (_ABOUT_RECIPES if protocol == "random" else " For the rest see the random protocol."),
+        + (" For the rest see the random protocol." if told_above else _ABOUT_RECIPES),
     )
 
 

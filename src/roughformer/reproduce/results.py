@@ -91,7 +91,7 @@ class Results:
         try:
             found = json.loads(self.path.read_text())
             owner, rows = found["experiment"], found["rows"]
-            if not all({"key", "job"} <= row.keys() for row in rows):
+            if not all("key" in row and isinstance(row["job"], dict) for row in rows):
                 raise ValueError
         except (ValueError, KeyError, TypeError, AttributeError):
             raise InputError(
