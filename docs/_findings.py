@@ -232,7 +232,7 @@ def changed(t: Tables) -> dict[str, str]:
     ``changed_hr_gru_50``, with no points dropped ``_0``, without a channel ``_ppg``.
     """
     found = {"changed_budget": t.budget("robustness", "gru")}
-    tested = {"all": "RFormer, trained at all rates", **MODELS}
+    tested = {"all": "RFormer, trained at all rates", "count": "No learning", **MODELS}
     others = {"quarter": "a quarter of it", "ppg": "no PPG", "ecg": "no ECG"}
     for title, prefix in (
         ("Sine: accuracy", "changed"),
