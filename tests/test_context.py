@@ -7,7 +7,7 @@ import torch
 import roughformer as rf
 from roughformer import algebra
 from roughformer.model.blocks import Attention, attention_mask
-from roughformer.tokens.context import as_levels, as_words, blocks_of, sliding_products
+from roughformer.signatures.levels import as_levels, as_words, blocks_of, sliding_products
 from stream_cases import series
 
 

@@ -240,7 +240,7 @@ def test_wrong_shapes_are_refused():
     with pytest.raises(rf.InputError, match="whole numbers"):
         streams.push([0.5], [0.0], [[1.0, 2.0]])
     for far in (1e9, 1e29):
-        with pytest.raises(rf.InputError, match="windows lie between two rows"):
+        with pytest.raises(rf.InputError, match="windows of a stream would end with one push"):
             streams.push([0, 0], [0.0, far], np.zeros((2, 2)))
     with pytest.raises(rf.InputError, match=r"at most 1e\+30"):
         streams.push([0], [1e100], np.zeros((1, 2)))

@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
+import torch
 
 import roughformer as rf
+from roughformer.signatures.engine import pad
+from roughformer.signatures.padded import held_points, observed
 from roughformer.tokens import TokenConfig, Tokenizer
-from roughformer.tokens.holding import held_at_cuts, last_values
 from small import ragged_batch
 
 
@@ -39,10 +41,11 @@ def test_gaps_are_filled_with_the_last_value_and_zero_before_the_first():
     nan = np.nan
     values = np.array([[nan, 1], [2, nan], [nan, nan], [nan, 5], [7, nan]], dtype=float)
     batch = rf.SeriesBatch(np.arange(5.0), values, [0, 3, 5])
-    assert last_values(batch).tolist() == [[0, 1], [2, 1], [2, 1], [0, 5], [7, 5]]
+    held = held_points(observed(*pad(batch)), torch.zeros(2, 1, dtype=torch.float64)).x
+    assert held[0, 1:].tolist() == [[0, 1], [2, 1], [2, 1]]
+    assert held[1, 1:3].tolist() == [[0, 5], [7, 5]]
     held = Tokenizer.fit(TokenConfig(windows=2, hold=True), batch)
     assert held.encode(batch[:0])["tokens"].shape[0] == 0
-    assert held_at_cuts(batch[:0], rf.Windows.by_count(2).place(batch[:0]))[0].n_points == 0
 
 
 @pytest.mark.parametrize("duration", [0.1, 0.3, 0.7])

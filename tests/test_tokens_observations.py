@@ -2,11 +2,23 @@
 
 import numpy as np
 import pytest
+import torch
 
 import roughformer as rf
+from roughformer.signatures.engine import pad, placed_of
+from roughformer.signatures.padded import observed
 from roughformer.tokens import TokenConfig, Tokenizer
-from roughformer.tokens.observations import WORDS, ValueRange, observation_words
+from roughformer.tokens.observations import observation_words, scaled
+from roughformer.tokens.value_range import WORDS, ValueRange
 from small import ragged_batch
+
+
+def z_of(x, values, channel):
+    """Values (M,) of one channel, scaled."""
+    low, high, mean, scale = (
+        part[channel] for part in (values.low, values.high, values.mean, values.scale)
+    )
+    return (np.clip(x, low, high) - mean) / scale
 
 
 def brute_force(batch, cuts, values, view):
@@ -24,7 +36,7 @@ def brute_force(batch, cuts, values, view):
                 closed = view == "global" or k == 1
                 inside = ((t >= low) if closed else (t > low)) & (t <= edges[k])
                 inside &= ~np.isnan(x[:, c])
-                z, when = values(x[inside, c].astype(float), np.full(inside.sum(), c)), t[inside]
+                z, when = z_of(x[inside, c].astype(float), values, c), t[inside]
                 nan = float("nan")
                 row += [np.log1p(len(z)), *([z.mean(), z.min(), z.max()] if len(z) else [nan] * 3)]
                 if view == "global":
@@ -54,7 +66,8 @@ def brute_force(batch, cuts, values, view):
 def test_observation_words_agree_with_a_loop(windows, views):
     batch = ragged_batch(missing=0.7)
     values, cuts = ValueRange.fit(batch), windows.place(batch)
-    found = observation_words(batch, cuts, views, values, 2, 7.0)
+    placed = placed_of(cuts, batch.span[0])
+    found = observation_words(observed(*pad(batch)), placed, views, values, 2, 7.0)
     expected = np.concatenate([brute_force(batch, cuts, values, v) for v in views], axis=-1)
     assert np.allclose(found, expected, atol=1e-5, equal_nan=True)
 
@@ -64,10 +77,10 @@ def test_a_value_range_is_blunt_to_errors_and_knows_nothing_of_empty_channels():
     wrong = batch.values.copy()
     wrong[7, 0], wrong[:, 1] = 1e9, np.nan
     values = ValueRange.fit(batch.with_values(wrong))
-    z = values(wrong[:, 0].astype(float), np.zeros(len(wrong), int))
+    z = scaled(torch.from_numpy(wrong.astype(float)), values)[:, 0]
     assert abs(z.mean()) < 1e-9
     assert z.max() < 50
-    assert values(np.array([3.0]), np.array([1])).tolist() == [0.0]
+    assert scaled(torch.tensor([[0.0, 3.0]]), values)[0, 1] == 0.0
 
 
 def test_observations_need_no_signature_and_name_their_features():

@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from roughformer import nn as nn
     from roughformer.errors import CapacityError as CapacityError
     from roughformer.errors import CheckpointError as CheckpointError
     from roughformer.errors import EngineWarning as EngineWarning
@@ -73,11 +74,13 @@ _HOME = {
 }
 _MODULE_OF = {name: home for home, names in _HOME.items() for name in names.split()}
 
-__all__ = [*sorted(_MODULE_OF), "__version__"]
+__all__ = [*sorted(_MODULE_OF), "__version__", "nn"]
 
 
 def __getattr__(name: str) -> Any:
     """Load a public name from its module on first use."""
+    if name == "nn":
+        return import_module("roughformer.nn")
     home = _MODULE_OF.get(name)
     if home is None:
         raise AttributeError(f"module 'roughformer' has no attribute {name!r}")

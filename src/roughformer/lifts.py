@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from roughformer.checks import real_number, whole_number
 from roughformer.errors import InputError
-from roughformer.path import Path, locate
+from roughformer.path import Path
 from roughformer.series import SeriesBatch
 
 __all__ = [
@@ -195,96 +195,13 @@ def _time_scale(batch: SeriesBatch, time: Time) -> npt.NDArray[np.float64]:
     return np.divide(1.0, span, out=np.zeros(len(span)), where=span > 0)
 
 
-def _observation_counts(batch: SeriesBatch, scale: float) -> npt.NDArray[Any]:
-    """(N, C): observations of each channel in (t_0, t], times scale."""
-    seen = ~np.isnan(batch.values)
-    total = np.cumsum(seen, axis=0, dtype=np.int64)
-    first = np.repeat(batch.offsets[:-1], batch.lengths)
-    return np.asarray((total - total[first]) * scale, dtype=batch.values.dtype)
-
-
-def _join(parts: list[Any]) -> Any:
-    if len(parts) == 1:
-        return parts[0]
-    if all(isinstance(p, np.ndarray) for p in parts):
-        return np.concatenate(parts, axis=1)
-    import torch
-
-    like = next(p for p in parts if isinstance(p, torch.Tensor))
-    tensors = [torch.as_tensor(p, dtype=like.dtype, device=like.device) for p in parts]
-    return torch.cat(tensors, dim=1)
-
-
-def _sample(values: Any, low: npt.NDArray[Any], high: npt.NDArray[Any], w: npt.NDArray[Any]) -> Any:
-    """values[low] + w (values[high] - values[low]), row by row, for numpy and torch."""
-    if isinstance(values, np.ndarray):
-        left = values[low]
-        return left + w[:, None].astype(values.dtype) * (values[high] - left)
-    import torch
-
-    left = values[torch.as_tensor(low)]
-    weight = torch.as_tensor(w, dtype=values.dtype)[:, None]
-    return left + weight * (values[torch.as_tensor(high)] - left)
-
-
-def _add_lags(path: Path, lags: tuple[Lag, ...], n_base: int) -> Path:
-    """Sample the path and its delayed copies where any of them has a corner."""
-    n = path.n_series
-    series = np.repeat(np.arange(n), path.lengths)
-    position = np.arange(len(series)) - np.repeat(path.starts, path.lengths)
-    times = path.times[path.time_starts[series] + position]
-    last = path.times[path.time_starts + path.lengths - 1]
-    knots, owner = [times], [series]
-    for lag in lags:
-        moved = times + lag.delay
-        inside = moved < last[series]
-        knots.append(moved[inside])
-        owner.append(series[inside])
-    t, s = np.concatenate(knots), np.concatenate(owner)
-    order = np.lexsort((t, s))
-    t, s = t[order], s[order]
-    fresh = np.ones(len(t), dtype=bool)
-    fresh[1:] = (t[1:] > t[:-1]) | (s[1:] != s[:-1])
-    t, s = t[fresh], s[fresh]
-    lengths = np.bincount(s, minlength=n).astype(np.int64)
-    starts = np.concatenate([[0], np.cumsum(lengths)])[:-1].astype(np.int64)
-
-    zero = path.first_times[s]
-
-    def at(when: npt.NDArray[np.float64], values: Any) -> Any:
-        begin, size = path.time_starts[s], path.lengths[s]
-        low = locate(path.times, begin, size, when)
-        high = np.minimum(low + 1, size - 1)
-        left, right = path.times[begin + low] - zero, path.times[begin + high] - zero
-        gap = right - left
-        w = np.divide(when - left, gap, out=np.zeros(len(when)), where=gap > 0)
-        rows = path.starts[s]
-        return _sample(values, rows + low, rows + high, np.clip(w, 0.0, 1.0))
-
-    own = path.values[:, :n_base]
-    since = t - zero
-    parts = [at(since, own), *(at(since - lag.delay, own) for lag in lags)]
-    if path.values.shape[1] > n_base:
-        parts.append(at(since, path.values[:, n_base:]))
-    return replace(
-        path,
-        values=_join(parts),
-        times=t,
-        starts=starts,
-        lengths=lengths,
-        time_starts=starts,
-        shared_times=False,
-    )
-
-
-def lift_path(batch: SeriesBatch, lifts: ViewLifts, values: Any) -> Path:
-    """The lifted path of a batch; ``values (N, C)`` are its values without gaps."""
-    n_base = int(values.shape[1])
-    if lifts.counts:
-        values = _join([values, _observation_counts(batch, lifts.counts.scale)])
+def lift_path(batch: SeriesBatch, lifts: ViewLifts, values: npt.NDArray[Any]) -> Path:
+    """The path of a batch, lifted by time if ``lifts`` say so; ``values (N, C)`` are its values
+    without gaps. Lags and counts need further corners: ``signatures.padded`` has them.
+    """
     grid = batch.grid
     starts = batch.offsets[:-1]
-    path = Path(
+    return Path(
         values=values,
         times=batch.times if grid is None else grid,
         starts=starts,
@@ -294,4 +211,3 @@ def lift_path(batch: SeriesBatch, lifts: ViewLifts, values: Any) -> Path:
         time_scale=None if lifts.time is None else _time_scale(batch, lifts.time),
         shared_times=grid is not None,
     )
-    return _add_lags(path, lifts.lags, n_base) if lifts.lags else path

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from roughformer.checkpoint import load_checkpoint, save_checkpoint
 from roughformer.errors import CheckpointError, InputError
 from roughformer.kinds import kind_of, kind_of_model
+from roughformer.model import RFormer
 from roughformer.model.committee import Committee
 from roughformer.model.inference import run_model
 from roughformer.model.outputs import OutputConfig, deviation_of, point_of
@@ -38,6 +39,12 @@ class Predictor:
     targets: ClassTargets | NumberTargets
     calibration: float = 1.0
     facts: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Let the model itself make its tokens, too."""
+        for member in self._members:
+            if isinstance(member, RFormer):
+                member.attach(self.encoder)
 
     @property
     def outputs(self) -> OutputConfig:

@@ -19,8 +19,7 @@ import roughformer as rf
 from roughformer.errors import InputError
 from roughformer.export import Graph
 from roughformer.export.checking import differences, expected_of
-from roughformer.export.filling import observed
-from roughformer.export.inputs import model_inputs
+from roughformer.signatures.padded import observed
 from roughformer.tokens.tempo import with_variation
 
 EXPLICIT = (101.0, 103.5, 104.0, 107.0)
@@ -158,7 +157,7 @@ def test_a_spike_in_one_window_leaves_the_others_alone():
     batch = batch.with_values(values)
     right = model.encoder.encode(batch)["tokens"].numpy()
     tensors = {k: torch.from_numpy(x) for k, x in padded(batch).items()}
-    found = model_inputs(graph.encoder, observed(**tensors), None)[0]["tokens"].numpy()
+    found = graph.encoder.padded(observed(**tensors))[0]["tokens"].numpy()
     usual = np.abs(model.encoder.encode(series(3, 30, seed=5, missing=0.0))["tokens"].numpy())
     quiet = np.abs(right) < 100 * usual.max()
     assert np.abs(found - right)[quiet].max() < 1e-2 * usual.max()
@@ -171,7 +170,7 @@ def test_spectra_of_windows_for_rates(n_windows):
         batch = beats(n, seed, longest)
         right = model.encoder.encode(batch)["spectra"].numpy()
         tensors = {k: torch.from_numpy(x) for k, x in padded(batch, seed).items()}
-        found = model_inputs(model.encoder, observed(**tensors), None)[0]["spectra"].numpy()
+        found = model.encoder.padded(observed(**tensors), None)[0]["spectra"].numpy()
         assert found.shape == right.shape
         assert np.abs(found - right).max() < 2e-3  # the oracle has float32 inside
         assert gap(model, batch) < 1e-5

@@ -109,7 +109,7 @@ def test_without_points_nothing_changes():
     run = run_module(graph)
     batch = series(3, 9, seed=2, shortest=9)
     begin = np.zeros(3, dtype=np.int64)
-    fresh = np.zeros((3, graph.packing.size))
+    fresh = np.zeros((3, graph.state_size))
     silent = {"lengths": begin, "times": np.full((3, 9), np.nan)}
     nothing = run(step_inputs(graph, batch, begin, 9, fresh) | silent)
     assert np.isnan(nothing["probabilities"]).all()
@@ -138,7 +138,7 @@ def test_without_a_context_a_stream_ends_after_so_many_windows():
 def test_gradients_flow_through_a_step():
     graph = StepGraph(streamed_predictor(context=2, clock=2))
     inputs = step_inputs(graph, series(2, 9, seed=0), np.zeros(2, dtype=np.int64), 9,
-                         np.zeros((2, graph.packing.size)))  # fmt: skip
+                         np.zeros((2, graph.state_size)))  # fmt: skip
     tensors = {name: torch.from_numpy(x) for name, x in inputs.items()}
     tensors["values"] = tensors["values"].nan_to_num().requires_grad_()
     graph(**tensors)[0][:, 0].sum().backward()

@@ -16,12 +16,12 @@ from torch import Tensor
 from roughformer.baselines.cde_solver import chords
 from roughformer.baselines.control import TIME_RANGE, ControlEncoder
 from roughformer.baselines.controlled import Controlled, ControlledConfig
+from roughformer.baselines.samples import last_seen
 from roughformer.baselines.splines import natural_pieces
 from roughformer.checks import whole_number
 from roughformer.errors import InputError
 from roughformer.series import SeriesBatch
 from roughformer.series._fill import blocks
-from roughformer.tokens.holding import last_values
 
 __all__ = ["NeuralCDE", "NeuralCDEConfig", "PathEncoder"]
 
@@ -133,11 +133,17 @@ class PathEncoder(ControlEncoder):
             times[row, column] = self._time(part)
         return self._inputs(batch, tokens, times, batch.lengths)
 
+    def _held(self, batch: SeriesBatch) -> npt.NDArray[np.floating]:
+        """Values ``(N, C)`` with gaps filled by the last observation; 0 before the first one."""
+        last = last_seen(~np.isnan(batch.values), np.repeat(batch.offsets[:-1], batch.lengths))
+        carried = np.take_along_axis(batch.values, np.maximum(last, 0), axis=0)
+        return np.where(last < 0, batch.values.dtype.type(0), carried)
+
     def _rows(self, batch: SeriesBatch) -> npt.NDArray[np.float64]:
         """The tokens, flat: ``(N, n_features)``."""
         time, first = self.time_range * self._time(batch), batch.offsets[:-1]
         held = self.interpolation == "rectilinear"
-        dense = last_values(batch) if held else batch.filled()
+        dense = self._held(batch) if held else batch.filled()
         counted = self._counted(batch)
         knots = np.column_stack([time, dense, counted])
         steps, start = np.diff(knots, axis=0, prepend=0.0), knots[first]

@@ -25,7 +25,6 @@ from roughformer.lifts import Counts, Lift, Time
 from roughformer.series import SeriesBatch
 from roughformer.signatures.api import multiview_signature
 from roughformer.signatures.features import feature_count, feature_names
-from roughformer.tokens.holding import PlacedWindows
 from roughformer.windows import Windows
 from roughformer.words import lyndon_count, lyndon_words
 
@@ -123,7 +122,7 @@ class LogSignatureEncoder(ControlEncoder):
         tokens[:, 0, 1 : 1 + len(self.channels)] = start  # time and counts begin at 0
         tokens[:, 1:] = multiview_signature(
             batch,
-            PlacedWindows("explicit", placed=cuts),
+            Windows.by_points(self.step),
             self.depth,
             "local",
             lifts=self._lifts,

@@ -10,10 +10,12 @@ from torch import Tensor
 
 from roughformer.errors import InputError
 from roughformer.series import SeriesBatch
+from roughformer.signatures.padded import Observed, inside_of, number, observation_order
+from roughformer.tokens.padded import PaddedInputs
 from roughformer.tokens.thinning import thinned
 from roughformer.tokens.tokenizer import check_series
 
-__all__ = ["ForwardEncoder", "SampleEncoder", "channels_of_samples", "gaps_of_samples"]
+__all__ = ["ForwardEncoder", "SampleEncoder", "channels_of_samples", "gaps_of_samples", "last_seen"]
 
 Fill = Literal["mean", "forward"]
 
@@ -125,7 +127,7 @@ class SampleEncoder(BaseModel):
         seen = ~np.isnan(batch.values)
         # Large means leave in float64: float32 would keep little of what varies around them.
         values = batch.values - np.asarray(self.centre or [0.0] * c)
-        last = _last_seen(seen, first) if self.fill == "forward" or self.ages else None
+        last = last_seen(seen, first) if self.fill == "forward" or self.ages else None
         if last is not None and self.fill == "forward":
             carried = np.take_along_axis(values, np.maximum(last, 0), axis=0)
             values = np.where(last < 0, np.nan, carried)
@@ -148,6 +150,39 @@ class SampleEncoder(BaseModel):
             at = [batch.static_names.index(name) for name in self.static]
             inputs["static"] = torch.from_numpy(batch.static[:, at].astype(np.float32))
         return inputs
+
+    def padded(self, data: Observed, static: Tensor | None) -> PaddedInputs:
+        """``encode`` for padded series."""
+        real = inside_of(data.lengths, data.since.shape[1])
+        since = data.since / number(self.time_unit, data.since)
+        before = torch.cat([since[:, :1], since[:, :-1]], dim=1)
+        n_channels = len(self.channels)
+        centre = torch.tensor(self.centre or (0.0,) * n_channels, dtype=torch.float64)
+        values = data.values - centre.to(since.device)
+        count, place = observation_order(data.seen)
+        known = data.seen
+        if self.fill == "forward":
+            values, known = values.gather(1, place.gather(1, count)), count > 0
+        parts = [
+            torch.where(known, values, torch.nan),
+            data.seen.double(),
+            (since - before).unsqueeze(-1),
+        ]
+        if self.ages:
+            # Since the observation before this sample; since the first sample if there was none.
+            earlier = torch.cat([torch.zeros_like(count[:, :1]), count[:, :-1]], dim=1)
+            times = since.unsqueeze(-1).expand(values.shape)
+            then = torch.where(earlier > 0, times.gather(1, place.gather(1, earlier)), 0.0)
+            parts.append(times - then)
+        tokens = torch.where(real.unsqueeze(-1), torch.cat(parts, dim=-1), 0.0)
+        inputs = {
+            "tokens": tokens.float(),
+            "times": torch.where(real, since, 0.0).float(),
+            "mask": real,
+        }
+        if static is not None:
+            inputs["static"] = static.float()
+        return inputs, data.since
 
 
 class ForwardEncoder(SampleEncoder):
@@ -178,7 +213,7 @@ def gaps_of_samples(tokens: Tensor, times: Tensor, mask: Tensor | None, n_channe
     return gap if mask is None else gap * mask
 
 
-def _last_seen(seen: npt.NDArray[np.bool_], first: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def last_seen(seen: npt.NDArray[np.bool_], first: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """For each point and channel the number ``(N, C)`` of the last point of its series at which
     the channel was observed, itself included; -1 = not yet. ``first (N,)``: where series begin.
     """

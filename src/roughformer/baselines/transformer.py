@@ -5,7 +5,7 @@ It is made of the same blocks, scaling, pooling and head as RFormer; only its to
 
 from pydantic import Field
 
-from roughformer.model import RFormer, RFormerConfig
+from roughformer.model import RFormerConfig, TokenTransformer
 
 __all__ = ["Transformer", "TransformerConfig"]
 
@@ -22,5 +22,5 @@ class TransformerConfig(RFormerConfig):
     )
 
 
-class Transformer(RFormer):
+class Transformer(TokenTransformer):
     """The blocks of RFormer on the tokens of ``SampleEncoder``."""

@@ -1,20 +1,20 @@
 """Graph: padded raw samples -> predictions, as one module of plain torch operations."""
 
+import copy
+
 import torch
 from torch import Tensor, nn
 
 from roughformer.errors import InputError
-from roughformer.export.filling import observed
-from roughformer.export.inputs import model_inputs
-from roughformer.export.ready import ready_model
-from roughformer.model import RFormer
+from roughformer.model import TokenTransformer
 from roughformer.model.committee import Committee
 from roughformer.model.outputs import deviation_of, point_of
 from roughformer.model.tempo import TempoFormer
 from roughformer.predictor import Predictor
+from roughformer.signatures.padded import observed
 from roughformer.targets import ClassTargets, NumberTargets
 
-__all__ = ["Graph", "names_of", "said", "static_names"]
+__all__ = ["Graph", "frozen", "names_of", "said", "static_names"]
 
 
 def static_names(predictor: Predictor) -> tuple[str, ...]:
@@ -40,7 +40,7 @@ class Graph(nn.Module):
         check_kind(predictor)
         self.predictor, self.encoder = predictor, predictor.encoder
         self.config = predictor.outputs
-        self.model = ready_model(predictor.model)
+        self.model = frozen(predictor.model)
         self.static_names = static_names(predictor)
 
     @property
@@ -68,7 +68,7 @@ class Graph(nn.Module):
     ) -> tuple[Tensor, ...]:
         """See the class."""
         data = observed(values, times, lengths)
-        inputs, ends = model_inputs(self.encoder, data, static)
+        inputs, ends = self.encoder.padded(data, static)
         output = self.model(**inputs)
         if not self.config.causal:
             return said(self.predictor, output)
@@ -80,6 +80,14 @@ class Graph(nn.Module):
         row = torch.arange(last.shape[0], device=last.device)
         final = tuple(part[row, last] for part in every)
         return (*final, *every, data.start.unsqueeze(1) + ends, mask)
+
+
+def frozen(model: nn.Module) -> nn.Module:
+    """A copy in evaluation mode that is not trained any more; the model itself stays as it is."""
+    copied = copy.deepcopy(model).eval().cpu()
+    for parameter in copied.parameters():
+        parameter.requires_grad_(False)
+    return copied
 
 
 def names_of(predictor: Predictor) -> tuple[str, ...]:
@@ -112,7 +120,7 @@ def check_kind(predictor: Predictor) -> None:
     """``InputError`` for kinds of models that no graph can be made of."""
     model = predictor.model
     first = model.members[0] if isinstance(model, Committee) else model
-    if not isinstance(first, RFormer | TempoFormer):
+    if not isinstance(first, TokenTransformer | TempoFormer):
         raise InputError(
             f"a {type(first).__name__} cannot be exported: its steps follow the samples one by "
             "one; RFormer, TempoFormer (rate_like=True) and Transformer can"

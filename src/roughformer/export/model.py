@@ -97,7 +97,7 @@ def export_step(
     kind = _checked(format, dtype)
     graph = StepGraph(predictor, whole_number(max_windows, "max_windows", 1))
     batch = made_up_series(predictor, *_EXAMPLE, seed=0)
-    begin, state = np.zeros(len(batch), dtype=np.int64), np.zeros((len(batch), graph.packing.size))
+    begin, state = np.zeros(len(batch), dtype=np.int64), np.zeros((len(batch), graph.state_size))
     example = step_inputs(graph, batch, begin, 5, state, kind)
 
     def gaps(run: Callable[[Arrays], Arrays], batch: SeriesBatch, extra: int) -> dict[str, float]:

@@ -1,24 +1,20 @@
 """StepGraph: a causal model as one step of a stream, state in and state out."""
 
+import math
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from roughformer.errors import InputError
-from roughformer.export.dense import number
-from roughformer.export.graph import names_of, said, static_names
-from roughformer.export.inputs import encoded_static
-from roughformer.export.packing import Packing, State, per_stream
-from roughformer.export.ready import ready_member
-from roughformer.export.step_attention import StepModel
-from roughformer.export.step_observations import StepObservations
-from roughformer.export.step_words import StepWords
-from roughformer.export.taking import Piece, Taking
+from roughformer.export.graph import frozen, names_of, said, static_names
 from roughformer.model import RFormer
 from roughformer.model.committee import Committee
+from roughformer.model.rformer import why_no_step as why_no_windows
 from roughformer.predictor import Predictor
-from roughformer.tokens import Tokenizer
+from roughformer.signatures.padded import number
+from roughformer.tokens.padded import encoded_static
+from roughformer.tokens.step import Piece, State, TokenStep, per_stream
 
 __all__ = ["MAX_WINDOWS", "StepGraph", "why_no_step"]
 
@@ -27,23 +23,11 @@ MAX_WINDOWS = 1024  # as Stream
 
 def why_no_step(predictor: Predictor) -> str | None:
     """Why a model cannot be run as a stream, and what to do; None if it can."""
-    encoder, model = predictor.encoder, predictor.model
+    model = predictor.model
     first = model.members[0] if isinstance(model, Committee) else model
-    if not isinstance(encoder, Tokenizer) or not isinstance(first, RFormer):
+    if not isinstance(first, RFormer):
         return "only an RFormer on windows goes on step by step; train one with causal=True"
-    if not predictor.outputs.causal:
-        return "this model looks at a series as a whole; train one with causal=True"
-    config = encoder.config
-    if config.rule.rule not in ("duration", "points"):
-        return (
-            "windows of a stream are by duration or by points, others end where the end of the "
-            "series says; train with windows=rf.Windows.by_duration(...)"
-        )
-    if config.lags:
-        return "lags need the past itself, which a stream does not keep; train without"
-    if not config.hold or config.time == "span" or config.spectrum is not None:
-        return "its tokens are made of the whole series; train with causal=True"
-    return None
+    return why_no_windows(predictor.encoder, predictor.outputs.causal)
 
 
 class StepGraph(nn.Module):
@@ -68,26 +52,25 @@ class StepGraph(nn.Module):
             raise InputError(f"no step graph can be made of this model: {reason}")
         self.predictor, self.encoder = predictor, predictor.encoder
         self.static_names = static_names(predictor)
-        self.model = ready_member(predictor.model)
+        self.model = frozen(predictor.model)
         members: Any = self.model.members if isinstance(self.model, Committee) else [self.model]
-        config, context = self.encoder.config, members[0].config.context
+        self.members = list(members)
+        context = self.members[0].config.context
         self.max_windows = None if context is not None else max_windows
-        self.packing = Packing()
-        self._take = Taking(config.rule, len(self.encoder.channels), self.packing)
-        self._parts: list[StepWords | StepObservations] = []
-        if config.depth:
-            self._parts.append(StepWords(self.encoder, self.packing))
-        if self.encoder.value_range is not None:
-            self._parts.append(StepObservations(self.encoder, self.packing))
-        self._members = [
-            StepModel(member, context or max_windows, f"member{m}", self.packing)
-            for m, member in enumerate(members)
-        ]
+        self._tokens = TokenStep(self.encoder)
+        self.shapes = dict(self._tokens.shapes)
+        for m, member in enumerate(self.members):
+            for i in range(member.config.n_layers):
+                self.shapes[f"member{m}_block{i}"] = member.ring_shape(context or max_windows)
         outputs = predictor.outputs
-        self._answer = outputs.shaped(
+        self.shapes["answer"] = outputs.shaped(
             torch.zeros(1, outputs.n_outputs * outputs.outputs_per_target)
         ).shape[1:]
-        self.packing.add("answer", *self._answer)
+
+    @property
+    def state_size(self) -> int:
+        """Numbers that one stream remembers."""
+        return sum(math.prod(shape) for shape in self.shapes.values())
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -115,9 +98,8 @@ class StepGraph(nn.Module):
         static: Tensor | None = None,
     ) -> tuple[Tensor, ...]:
         """See the class."""
-        old, new = self.packing.unpack(state), State()
-        piece = self._take(values, times, lengths, old, new)
-        tokens = torch.cat([part(piece, old, new) for part in self._parts], dim=-1).float()
+        old = self._unpacked(state)
+        new, piece, tokens = self._tokens(old, values, times, lengths)
         if static is not None:
             static = encoded_static(self.encoder.static_encoder, static.double())
         output = self._run(tokens, static, piece, old, new)
@@ -130,15 +112,40 @@ class StepGraph(nn.Module):
             silent = silent | (piece.window - still.to(torch.int64) >= self.max_windows)
         answers = [per_stream(silent, torch.nan, part) for part in said(self.predictor, output)]
         time = torch.where(new["points"] == 0, torch.nan, new["start"] + piece.now)
-        return (*answers, time, piece.ended, piece.taken, self.packing.pack(new))
+        return (*answers, time, piece.ended, piece.taken, self._packed(new))
 
     def _run(
         self, tokens: Tensor, static: Tensor | None, piece: Piece, old: State, new: State
     ) -> Tensor:
         """``(B, n[, k])``: what the model says of the open windows as they are now."""
         times = (piece.now / number(self.encoder.time_unit, piece.now)).float()
-        answers = [member(tokens, times, static, piece, old, new) for member in self._members]
+        answers: list[Tensor] = []
+        for m, member in enumerate(self.members):
+            names = [f"member{m}_block{i}" for i in range(member.config.n_layers)]
+            past = [old[name].float() for name in names]
+            kept, answer = member.step_tokens(
+                past, tokens, times, static, piece.window, piece.ended
+            )
+            new |= dict(zip(names, kept, strict=True))
+            answers.append(answer)
         if len(answers) == 1:
             return answers[0]
         assert isinstance(self.model, Committee)
         return self.model.joined(torch.stack(answers))
+
+    # Rows of float64, the parts one behind the other: whole numbers and float32 lose nothing there.
+
+    def _unpacked(self, rows: Tensor) -> State:
+        found, at = {}, 0
+        for name, shape in self.shapes.items():
+            size = math.prod(shape)
+            found[name] = rows[:, at : at + size].reshape(rows.shape[0], *shape)
+            at += size
+        return found
+
+    def _packed(self, parts: State) -> Tensor:
+        flat = [
+            parts[name].double().reshape(parts[name].shape[0], math.prod(shape))
+            for name, shape in self.shapes.items()
+        ]
+        return torch.cat(flat, dim=1)

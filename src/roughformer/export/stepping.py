@@ -46,7 +46,7 @@ def run_stream(
     series ends; ``points``: of a series that are given to one call.
     """
     at = np.zeros(len(batch), dtype=np.int64)
-    state = np.zeros((len(batch), graph.packing.size))
+    state = np.zeros((len(batch), graph.state_size))
     said: list[list[Arrays]] = [[] for _ in range(len(batch))]
     opened = np.ones(len(batch), dtype=bool)  # whether something came after the last window's end
     while (at < batch.lengths).any():

@@ -27,9 +27,10 @@ class TimeEncoding(nn.Module):
 
     def forward(self, times: Tensor) -> Tensor:
         """(B, L) -> (B, L, d_model)."""
-        angle = times.unsqueeze(-1) * self.waves  # (B, L, waves)
-        parts = torch.cat([times.unsqueeze(-1), angle.sin(), angle.cos()], dim=-1)
-        encoded: Tensor = self.map(parts)
+        # In float64: angles reach hundreds of turns, where some runtimes lose digits in float32.
+        angle = (times.unsqueeze(-1) * self.waves).double()  # (B, L, waves)
+        parts = [times.unsqueeze(-1), angle.sin().to(times), angle.cos().to(times)]
+        encoded: Tensor = self.map(torch.cat(parts, dim=-1))
         return encoded
 
 
@@ -52,7 +53,7 @@ def attention_mask(
         return None
     if mask is not None and not causal and context is None:
         return (mask | ~mask.any(dim=1, keepdim=True))[:, None, None]
-    if context is not None and length > _NARROW * context:
+    if context is not None and not torch.compiler.is_exporting() and length > _NARROW * context:
         return torch.ones(1, length, dtype=torch.bool, device=device) if mask is None else mask
     allowed = torch.ones(1, length, length, dtype=torch.bool, device=device)
     if causal:
@@ -102,6 +103,37 @@ class Attention(nn.Module):
             return self.join(self._banded(q, k, v, allowed, rate))
         weight = allowed if self.age is None else self._by_age(allowed, x.shape[1])
         return self.join(F.scaled_dot_product_attention(q, k, v, attn_mask=weight, dropout_p=rate))
+
+    def step(
+        self, x: Tensor, past: Tensor, window: Tensor, ended: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """The newest window of streams, ``x (B, 1, d)`` -> ``(B, 1, d)``, and what is remembered.
+
+        ``past (B, 2, heads, size, d')`` is a ring of the keys and values of the last ``size``
+        windows, of which ``window (B,)`` is the number of this one; it is kept where it ``ended``
+        (None: everywhere, and ``past`` itself is written to).
+        """
+        q, k, v = self.split(x)
+        size = past.shape[3]
+        place = (window % size).unsqueeze(1)
+        slot = torch.arange(size, device=x.device)
+        # How long ago each entry of the ring was written; beyond the first window there is none.
+        age = torch.remainder(place - slot, size)  # (B, size)
+        added = torch.where(age <= window.unsqueeze(1), 0.0, -math.inf).to(x).unsqueeze(1)
+        if self.age is not None:
+            added = added + self.age[:, age].transpose(0, 1)  # (B, heads, size)
+        both = torch.stack([k, v], dim=1)  # (B, 2, heads, 1, d')
+        if ended is None:
+            ring = past
+            ring[torch.arange(len(past), device=x.device), :, :, place[:, 0]] = both[:, :, :, 0]
+        else:
+            ring = torch.where((slot == place)[:, None, None, :, None], both, past)
+        mixed = F.scaled_dot_product_attention(
+            q, ring[:, 0], ring[:, 1], attn_mask=added.unsqueeze(2)
+        )
+        if ended is not None:
+            ring = torch.where(ended[:, None, None, None, None], ring, past)
+        return self.join(mixed), ring
 
     def _banded(self, q: Tensor, k: Tensor, v: Tensor, real: Tensor, rate: float) -> Tensor:
         """The same in memory that grows with L · context, not L²: ``real (B or 1, L)``."""
@@ -154,6 +186,13 @@ class Block(nn.Module):
     def forward(self, x: Tensor, allowed: Tensor | None) -> Tensor:
         """(B, L, d), ``attention_mask`` -> (B, L, d)."""
         return self.finish(x, self.attention(self.norm_attention(x), allowed))
+
+    def step(
+        self, x: Tensor, past: Tensor, window: Tensor, ended: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """See ``Attention.step``."""
+        attended, kept = self.attention.step(self.norm_attention(x), past, window, ended)
+        return self.finish(x, attended), kept
 
     def finish(self, x: Tensor, attended: Tensor) -> Tensor:
         """What follows attention."""

@@ -1,23 +1,35 @@
-"""RFormer: multi-view signature tokens -> embedding -> attention blocks -> pooling -> head."""
+"""RFormer: series -> multi-view signature tokens -> attention blocks -> pooling -> head."""
 
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, Self
+
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from roughformer.errors import InputError
 from roughformer.model.blocks import Block, TimeEncoding, attention_mask
 from roughformer.model.config import RFormerConfig
 from roughformer.model.heads import Head, Pooling, prior_logits
 from roughformer.model.scaling import Standardize, scale_of
 from roughformer.model.wide import Wide
+from roughformer.series import SeriesBatch
+from roughformer.signatures.padded import inside_of, observed, padded_series
+from roughformer.tokens import TokenConfig, Tokenizer
+from roughformer.tokens.static import StaticColumn, StaticEncoder
+from roughformer.tokens.step import State, TokenStep
 
-__all__ = ["RFormer"]
+__all__ = ["RFormer", "Step", "TokenTransformer", "why_no_step"]
+
+_FOR_SCALING = 4096  # series that statistics are taken from
 
 
-class RFormer(nn.Module):
-    """The Rough Transformer on tokens ``(B, L, n_features)``.
+class TokenTransformer(nn.Module):
+    """Attention on tokens ``(B, L, n_features)``: scaling, embedding, blocks, pooling, head.
 
-    Cost is that of attention over L windows, whatever the number of samples. ``causal=False`` is
-    the paper's model: one output per series. ``causal=True`` has one output per window that depends
-    on that window and the ones before it.
+    ``causal=False`` has one output per series, ``causal=True`` one per token that depends on that
+    token and the ones before it.
     """
 
     def __init__(self, config: RFormerConfig) -> None:
@@ -67,7 +79,7 @@ class RFormer(nn.Module):
         self.standardize_last = scale_of(config.scaling, seen, config.clip) if config.wide else None
         self.head = Head(width, config)
 
-    def forward(
+    def from_tokens(
         self,
         tokens: Tensor,
         times: Tensor,
@@ -95,6 +107,36 @@ class RFormer(nn.Module):
             powers = self.input_drop(self.standardize_spectrum(spectrum.flatten(-2)))
             x = x + self.embed_spectrum(powers)
         return self.answer(x, self._last(tokens, mask), known, separate)
+
+    def forward(self, **inputs: Any) -> Tensor:
+        """``from_tokens``."""
+        return self.from_tokens(**inputs)
+
+    def step_tokens(
+        self,
+        past: list[Tensor],
+        tokens: Tensor,
+        times: Tensor,
+        static: Tensor | None,
+        window: Tensor,
+        ended: Tensor | None,
+    ) -> tuple[list[Tensor], Tensor]:
+        """The newest tokens ``(B, n_features)`` of streams, their ends ``times (B,)``, of windows
+        of number ``window (B,)`` -> what is remembered for each block, and outputs
+        ``(B, n_outputs[, k])``; see ``Attention.step``.
+        """
+        x, known = self.embedded(tokens.unsqueeze(1), times.unsqueeze(1), static)
+        kept = []
+        for block, ring in zip(self.blocks, past, strict=True):
+            x, new = block.step(x, ring, window, ended)  # type: ignore[operator]
+            kept.append(new)
+        seen = self._last(tokens.unsqueeze(1), None)
+        return kept, self.answer(x, seen, known)[:, 0]
+
+    def ring_shape(self, size: int) -> tuple[int, ...]:
+        """Of what one block remembers of a stream: keys and values of ``size`` windows."""
+        config = self.config
+        return (2, config.n_heads, size, config.d_model // config.n_heads)
 
     def embedded(
         self, tokens: Tensor, times: Tensor, static: Tensor | None
@@ -151,7 +193,7 @@ class RFormer(nn.Module):
 
     @torch.no_grad()
     def fit_scaling(self, inputs: dict[str, Tensor]) -> None:
-        """Take the statistics of the training part: those of ``forward``'s inputs."""
+        """Take the statistics of the training part: those of ``from_tokens``'s inputs."""
         self.standardize.fit(inputs["tokens"], inputs.get("mask"), inputs.get("least_scale"))
         if self.standardize_last is not None:
             mask = inputs.get("mask") if self.config.causal else None
@@ -168,3 +210,367 @@ class RFormer(nn.Module):
         self.head.fit_prior(frequency)
         if self.wide is not None:
             self.wide.out.bias.copy_(prior_logits(frequency))
+
+
+class Step(NamedTuple):
+    """What ``RFormer.step`` says: ``output (B, n_outputs[, k])`` at ``time (B,)``; whether a window
+    ``ended (B,)`` there; how many of the points were ``taken (B,)``, the others are to be given
+    again.
+    """
+
+    output: Tensor
+    time: Tensor
+    ended: Tensor
+    taken: Tensor
+
+
+class RFormer(TokenTransformer):
+    """The Rough Transformer as a module on padded, irregular, incomplete series.
+
+    ``model(values, times, lengths)`` fills gaps, lifts, cuts windows, takes multi-view signatures,
+    scales them and attends to them. The cost of attention is that of the windows, whatever the
+    number of samples. On a CPU the native kernel takes the signatures; elsewhere torch does, on
+    the device of the series.
+
+    Parameters
+    ----------
+    config : RFormerConfig, optional
+        Shape of the network on tokens. Leave it out and give the following instead.
+    n_channels : int or sequence of str
+        Channels of the series, or their names.
+    n_outputs : int
+        Classes, or targets of a regression.
+    tokens : TokenConfig, optional
+        Windows, depth, views and lifts; by default 75 windows, depth 2, both views, time.
+    **options
+        Of ``RFormerConfig``: ``task``, ``d_model``, ``n_heads``, ``n_layers``, ``dropout``,
+        ``causal``, ``uncertainty``, ...
+
+    Examples
+    --------
+    >>> model = RFormer(n_channels=2, n_outputs=3, tokens=TokenConfig(windows=8), d_model=16)
+    >>> values, times = torch.randn(5, 40, 2), torch.rand(5, 40).cumsum(dim=1)
+    >>> model.fit_scaling((values, times, None))
+    >>> model(values, times).shape
+    torch.Size([5, 3])
+    """
+
+    tokenizer: Tokenizer | None = None
+    scaled = False  # whether ``fit_scaling`` has been called, or a fitted tokenizer was given
+
+    def __init__(
+        self,
+        config: RFormerConfig | None = None,
+        *,
+        n_channels: int | Sequence[str] | None = None,
+        n_outputs: int | None = None,
+        tokens: TokenConfig | None = None,
+        **options: Any,
+    ) -> None:
+        """Weights are drawn from torch's current random state."""
+        if config is not None:
+            super().__init__(config)
+            return
+        if n_channels is None or n_outputs is None:
+            raise InputError(
+                "an RFormer needs n_channels= and n_outputs=, or an RFormerConfig for tokens alone"
+            )
+        tokenizer = _unfitted(tokens or TokenConfig(), n_channels, bool(options.get("causal")))
+        super().__init__(
+            RFormerConfig(
+                n_features=tokenizer.n_features,
+                n_static=len(tokenizer.static),
+                n_spectrum=tokenizer.n_spectrum,
+                n_wide_features=tokenizer.n_summary,
+                context=tokenizer.config.context,
+                n_outputs=n_outputs,
+                **options,
+            )
+        )
+        self.tokenizer = tokenizer
+
+    # Whole series
+
+    def forward(
+        self,
+        values: Tensor | None = None,
+        times: Tensor | None = None,
+        lengths: Tensor | None = None,
+        static: Tensor | None = None,
+        **inputs: Any,
+    ) -> Tensor:
+        """Outputs for a batch of padded series.
+
+        Parameters
+        ----------
+        values : Tensor of shape (B, L, C)
+            NaN = not observed.
+        times : Tensor of shape (B, L) or (L,), optional
+            Increasing within each series; 0, 1, 2, ... if None.
+        lengths : Tensor of shape (B,), optional
+            Points of each series; what is behind them is ignored. All by default.
+        static : Tensor of shape (B, S), optional
+            Static covariates, NaN = not known.
+        **inputs
+            ``tokens=`` and what else ``from_tokens`` takes, instead of series.
+
+        Returns
+        -------
+        Tensor of shape (B, n_outputs[, k])
+            Or ``(B, W, n_outputs[, k])``, one for each window, of a causal model.
+        """
+        if values is None:
+            return self.from_tokens(**inputs | {"times": times, "static": static})
+        made: dict[str, Any] = self.tokens_of(values, times, lengths, static)
+        return self.from_tokens(**made | inputs)
+
+    def tokens_of(
+        self,
+        values: Tensor,
+        times: Tensor | None = None,
+        lengths: Tensor | None = None,
+        static: Tensor | None = None,
+    ) -> dict[str, Tensor]:
+        """What ``from_tokens`` takes, for the series that ``forward`` takes."""
+        tokenizer = self._fitted()
+        values, times, lengths = _series_of(values, times, lengths, len(tokenizer.channels))
+        inputs, _ = tokenizer.padded(observed(values, times, lengths), static)
+        return inputs
+
+    def _fitted(self) -> Tokenizer:
+        if self.tokenizer is None:
+            raise InputError(
+                "this RFormer was made for tokens alone; call model.from_tokens(...), or build it "
+                "with n_channels= and n_outputs="
+            )
+        if not self.scaled:
+            raise InputError(
+                "this RFormer has not seen the scale of its series yet: call "
+                "model.fit_scaling(loader) with the training series first, or load a state_dict"
+            )
+        return self.tokenizer
+
+    @torch.no_grad()
+    def fit_scaling(self, data: Any) -> None:
+        """Take scales from the training series; needed once, before training.
+
+        What is taken: the usual span of a series (the unit of time), the range of observed values
+        and covariates, and mean and deviation of every feature of the tokens. It is kept in
+        ``state_dict``.
+
+        Parameters
+        ----------
+        data
+            A ``SeriesBatch``; what ``forward`` takes, as a tuple ``(values, times, lengths)`` (with
+            ``static``, if the model has covariates) or as a dict by name; or an iterable of such,
+            for instance a ``DataLoader`` (what comes behind those in its tuples, or under other
+            names, is ignored). The first 4,096 series are looked at. Or the inputs of
+            ``from_tokens`` as a dict.
+        """
+        if isinstance(data, dict) and "tokens" in data:
+            super().fit_scaling(data)
+            return
+        if self.tokenizer is None:
+            raise InputError("this RFormer was made for tokens alone: fit_scaling takes tokens")
+        batch = self._series(data)
+        config = self.tokenizer.config
+        fitted = Tokenizer.fit(config, batch)
+        # Covariates are numbers: categories would change the shape of the weights.
+        static = StaticEncoder(columns=tuple(_number(c) for c in fitted.static_encoder.columns))
+        self.tokenizer = fitted.model_copy(update={"static_encoder": static})
+        self.scaled = True
+        super().fit_scaling(self.tokenizer.encode(batch))
+
+    def _series(self, data: Any) -> SeriesBatch:
+        """Some of the training series."""
+        assert self.tokenizer is not None
+        if isinstance(data, SeriesBatch):
+            return data[:_FOR_SCALING]
+        parts: list[SeriesBatch] = []
+        count = 0
+        for item in [data] if isinstance(data, tuple | dict) else _iterated(data):
+            parts.append(_batch_of(item, self.tokenizer))
+            count += len(parts[-1])
+            if count >= _FOR_SCALING:
+                break
+        if count == 0:
+            raise InputError("fit_scaling needs the training series, got none")
+        return SeriesBatch.concatenate(parts)[:_FOR_SCALING]
+
+    def get_extra_state(self) -> Tensor:
+        """What ``fit_scaling`` took beside the buffers, as bytes of JSON."""
+        known = self.tokenizer is not None and self.scaled
+        text = self.tokenizer.model_dump_json() if known and self.tokenizer else ""
+        return torch.tensor(list(text.encode()), dtype=torch.uint8)
+
+    def set_extra_state(self, state: Tensor) -> None:
+        """The way back."""
+        text = bytes(state.cpu().tolist())
+        if text:
+            self.attach(Tokenizer.model_validate(json.loads(text)))
+
+    def attach(self, tokenizer: Tokenizer) -> Self:
+        """Take a fitted tokenizer, whose tokens these weights are for."""
+        if tokenizer.n_features != self.config.n_features:
+            raise InputError(
+                f"the tokens have {tokenizer.n_features} features, this model takes "
+                f"{self.config.n_features}"
+            )
+        self.tokenizer, self.scaled = tokenizer, True
+        return self
+
+    # Streams
+
+    def new_state(self, n: int, max_windows: int = 1024) -> State:
+        """What ``n`` new streams remember: nothing yet, on the device of the model.
+
+        ``max_windows``: that a stream may have, if the model attends to all of them because it has
+        no ``context``.
+        """
+        device = self.embed.weight.device
+        size = self.config.context or max_windows
+        tokens = TokenStep(self._causal()).shapes
+        state = {
+            name: torch.zeros(n, *shape, dtype=torch.float64, device=device)
+            for name, shape in tokens.items()
+        }
+        for i in range(self.config.n_layers):
+            state[f"block{i}"] = torch.zeros(n, *self.ring_shape(size), device=device)
+        return state
+
+    def step(
+        self,
+        state: State,
+        values: Tensor,
+        times: Tensor,
+        lengths: Tensor | None = None,
+        static: Tensor | None = None,
+    ) -> tuple[State, Step]:
+        """Take in new points of streams up to the end of each one's open window.
+
+        Windows, tokens and outputs are those of the whole series so far. Only causal models with
+        windows by duration or by points can do so.
+
+        Parameters
+        ----------
+        state : dict
+            From ``new_state``, or from the step before; it is not changed.
+        values, times, lengths : Tensor
+            New points ``(B, P, C)``, ``(B, P)``; ``lengths (B,)`` of them are real, 0 = none.
+        static : Tensor of shape (B, S), optional
+            Static covariates.
+
+        Returns
+        -------
+        state : dict
+        step : Step
+        """
+        tokenizer = self._causal()
+        if lengths is None:
+            lengths = torch.full_like(times[:, 0], times.shape[1], dtype=torch.int64)
+        new, piece, tokens = TokenStep(tokenizer)(state, values, times, lengths)
+        if static is not None:
+            from roughformer.tokens.padded import encoded_static
+
+            static = encoded_static(tokenizer.static_encoder, static.double())
+        ends = (piece.now / tokenizer.time_unit).float()
+        past = [state[f"block{i}"] for i in range(self.config.n_layers)]
+        kept, output = self.step_tokens(past, tokens, ends, static, piece.window, piece.ended)
+        new |= {f"block{i}": ring for i, ring in enumerate(kept)}
+        time = torch.where(new["points"] == 0, torch.nan, new["start"] + piece.now)
+        return new, Step(output, time, piece.ended, piece.taken)
+
+    def _causal(self) -> Tokenizer:
+        tokenizer = self._fitted()
+        reason = why_no_step(tokenizer, self.config.causal)
+        if reason is not None:
+            raise InputError(f"this model cannot be run step by step: {reason}")
+        return tokenizer
+
+
+def why_no_step(tokenizer: Tokenizer, causal: bool) -> str | None:
+    """Why a model cannot be run window by window, and what to do; None if it can."""
+    config = tokenizer.config
+    if not causal:
+        return "it looks at a series as a whole; train one with causal=True"
+    if config.rule.rule not in ("duration", "points"):
+        return (
+            "windows of a stream are by duration or by points, others end where the end of the "
+            "series says; train with windows=rf.Windows.by_duration(...)"
+        )
+    if config.lags:
+        return "lags need the past itself, which a stream does not keep; train without"
+    if not config.hold or config.time == "span" or config.spectrum is not None:
+        return "its tokens are made of the whole series; train with causal=True"
+    return None
+
+
+def _unfitted(config: TokenConfig, channels: int | Sequence[str], causal: bool) -> Tokenizer:
+    """A tokenizer of the right shape, whose units are still to be taken from series."""
+    names = [f"x{i}" for i in range(channels)] if isinstance(channels, int) else list(channels)
+    if config.spectrum is not None and (
+        config.spectrum.low is None or config.spectrum.high is None
+    ):
+        raise InputError(
+            "the range of the spectrum decides the shape of the weights: give "
+            "SpectrumConfig(low=..., high=...)"
+        )
+    if causal and not config.hold:
+        config = config.model_copy(update={"hold": True})
+    columns = tuple(StaticColumn(name=name) for name in config.static)
+    none = np.zeros(len(names))
+    still = SeriesBatch(np.zeros(1), none[None, :], [0, 1], channels=names)
+    plain = Tokenizer.fit(config.model_copy(update={"static": ()}), still)
+    encoder = StaticEncoder(columns=columns)
+    return plain.model_copy(update={"config": config, "static_encoder": encoder})
+
+
+def _number(column: StaticColumn) -> StaticColumn:
+    """The same covariate as one number."""
+    if not column.levels:
+        return column.model_copy(update={"unknown": False})
+    return StaticColumn(name=column.name, low=min(column.levels), high=max(column.levels))
+
+
+def _series_of(
+    values: Tensor, times: Tensor | None, lengths: Tensor | None, n_channels: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    values, times, lengths = padded_series(values, times, lengths)
+    if values.shape[2] != n_channels:
+        raise InputError(f"the model takes {n_channels} channels, got {tuple(values.shape)}")
+    return values, times, lengths
+
+
+def _iterated(data: Any) -> Iterable[Any]:
+    if not isinstance(data, Iterable):
+        raise InputError(
+            "fit_scaling takes a SeriesBatch, a tuple or dict of tensors, or an iterable of such "
+            f"(a DataLoader), got {type(data).__name__}"
+        )
+    return data
+
+
+def _batch_of(item: Any, tokenizer: Tokenizer) -> SeriesBatch:
+    """One item of a loader as series."""
+    names = ("values", "times", "lengths", "static")
+    if not isinstance(item, dict):
+        parts = item if isinstance(item, tuple | list) else (item,)
+        item = dict(zip(names, parts, strict=False))
+    if "values" not in item:
+        raise InputError(f"an item of the loader has no 'values', only {list(item)}")
+    values, times, lengths = _series_of(
+        item["values"], item.get("times"), item.get("lengths"), len(tokenizer.channels)
+    )
+    inside = inside_of(lengths, values.shape[1])
+    extras: dict[str, Any] = {"channels": list(tokenizer.channels)}
+    if tokenizer.config.static:
+        extras |= {
+            "static": item["static"].detach().double().cpu().numpy(),
+            "static_names": list(tokenizer.config.static),
+        }
+    return SeriesBatch(
+        times[inside].detach().double().cpu().numpy(),
+        values[inside].detach().cpu().numpy(),
+        np.concatenate([[0], np.cumsum(lengths.cpu().numpy())]),
+        **extras,
+    )

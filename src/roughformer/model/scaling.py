@@ -68,8 +68,8 @@ class Standardize(Scale):
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., d) -> (..., d)."""
-        scaled = (x - self.mean) / self.scale
-        return scaled.clamp(-self.clip, self.clip).nan_to_num(0.0)
+        scaled = ((x - self.mean) / self.scale).clamp(-self.clip, self.clip)
+        return torch.where(x.isnan(), 0.0, scaled)  # runtimes differ in how they clip NaN
 
 
 class RankScale(Scale):
@@ -121,15 +121,15 @@ class RankScale(Scale):
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., d) -> (..., d)."""
-        d = x.shape[-1]
-        flat = x.reshape(-1, d).T.contiguous()  # (d, N)
-        right = torch.searchsorted(self.values, flat.nan_to_num(0.0)).clamp(1, _KNOTS - 1)
+        known = ~x.isnan()
+        flat = torch.where(known, x, 0.0).reshape(-1, x.shape[-1]).T.contiguous()  # (d, N)
+        right = _count_below(self.values, flat).clamp(1, _KNOTS - 1)
         low, high = self.values.gather(1, right - 1), self.values.gather(1, right)
         below, above = self.scores.gather(1, right - 1), self.scores.gather(1, right)
         gap = high - low
-        share = ((flat - low) / gap.where(gap > 0, torch.ones_like(gap))).clamp(0, 1)
-        found = below + share * (above - below)
-        return found.nan_to_num(0.0).T.reshape(x.shape)
+        share = ((flat - low) / torch.where(gap > 0, gap, 1.0)).clamp(0, 1)
+        found = (below + share * (above - below)).T.reshape(x.shape)
+        return torch.where(known, found, 0.0)
 
 
 class Unscaled(Scale):
@@ -146,6 +146,20 @@ class Unscaled(Scale):
     def forward(self, x: Tensor) -> Tensor:
         """(..., d) -> (..., d)."""
         return x.nan_to_num(0.0)
+
+
+def _count_below(knots: Tensor, x: Tensor) -> Tensor:
+    """How many of each row's ``knots (d, K)``, which do not decrease, are below ``x (d, N)``."""
+    if not torch.compiler.is_exporting():
+        return torch.searchsorted(knots, x)
+    # ONNX has no search: go as far as one may go and still be below.
+    count = knots.shape[1]
+    below = torch.zeros_like(x, dtype=torch.int64)
+    for power in reversed(range(count.bit_length())):
+        further = below + 2**power
+        there = knots.gather(1, further.clamp(max=count) - 1)
+        below = torch.where((further <= count) & (there < x), further, below)
+    return below
 
 
 def _without_rounding(column: Tensor) -> Tensor:

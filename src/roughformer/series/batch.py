@@ -275,31 +275,6 @@ class SeriesBatch(Storage):
             keep = _validate.check_mask(keep, self._offsets, self._ids, ends=False)
         return _fill.fill(self._values, self._offsets, self._times_of, keep, self._channels)
 
-    def filled_tensor(self, values: Any, keep: Any = None) -> Any:
-        """``filled`` for a torch tensor ``(N, C)`` with the same gaps: gradients flow through it to
-        the observations.
-        """
-        import torch
-
-        if keep is not None:
-            keep = _validate.check_mask(keep, self._offsets, self._ids, ends=False)
-        columns = list(values.unbind(dim=1))
-        never = np.zeros(len(columns), dtype=np.int64)
-        for first, _, c, gaps in _fill.gaps_of(self._values, self._offsets, self._times_of, keep):
-            column = columns[c]
-            at, left, right = (
-                torch.from_numpy(rows + first).to(values.device)
-                for rows in (gaps.at, gaps.left, gaps.right)
-            )
-            weight = torch.from_numpy(gaps.weight).to(column)
-            low = torch.where(column[left].isnan(), torch.zeros_like(weight), column[left])
-            high = torch.where(column[right].isnan(), torch.zeros_like(weight), column[right])
-            new = (low + weight * (high - low)) * torch.from_numpy(~gaps.never).to(column)
-            columns[c] = column.index_put((at,), new)
-            never[c] += gaps.empty_series
-        _fill.warn_unobserved(never, len(self), self._channels)
-        return torch.stack(columns, dim=1) if columns else values
-
     def warn_unobserved(self, never: npt.NDArray[np.int64]) -> None:
         """The warning of ``filled``, for one who fills by other means: ``never (C,)`` counts the
         series that never observe a channel.

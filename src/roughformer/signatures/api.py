@@ -1,6 +1,6 @@
 """Public functions of the engine: multi-view signatures of whole batches."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,10 +10,20 @@ from roughformer.errors import InputError
 from roughformer.lifts import Lifts, View
 from roughformer.series import SeriesBatch
 from roughformer.series._validate import check_mask
-from roughformer.signatures.engine import Engine, compute_tokens
-from roughformer.signatures.features import Basis, Layout, Transform, layout_of
+from roughformer.signatures.engine import (
+    Engine,
+    check_dropping,
+    compute_tokens,
+    pad,
+    pick_engine,
+    placed_of,
+)
+from roughformer.signatures.features import Basis, Layout, Transform, check_capacity, layout_of
 from roughformer.signatures.thinning import Dropping, check_series
 from roughformer.windows import Windows
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 __all__ = ["logsignature", "multiview_signature", "signature"]
 
@@ -41,17 +51,6 @@ def _refuse_what_would_be_lost(x: Any) -> None:
             f"expected a SeriesBatch, an array, a tensor or a list of arrays, got "
             f"{type(x).__name__}; for a table build rf.SeriesBatch.from_table(...) first"
         )
-
-
-def _as_tensor_values(x: Any, lengths: Any) -> Any:
-    """The values ``(N, C)`` as a tensor that gradients flow through to ``x (B, L, C)``."""
-    import torch
-
-    flat = x.reshape(-1, x.shape[-1])
-    if lengths is None:
-        return flat
-    inside = torch.arange(x.shape[1]) < torch.as_tensor(lengths).reshape(-1, 1)
-    return flat[inside.reshape(-1).to(x.device)]
 
 
 def multiview_signature(
@@ -123,7 +122,7 @@ def multiview_signature(
     batch = SeriesBatch.of(x, times, lengths)
     layout = layout_of(batch.channels, depth, views, lifts, transform, basis)
     return _tokens(
-        x, batch, Windows.of(windows), layout, lengths, keep, drop, seed, series, dtype, precise,
+        x, batch, Windows.of(windows), layout, keep, drop, seed, series, dtype, precise,
         out, threads, engine, max_memory,
     )  # fmt: skip
 
@@ -133,7 +132,6 @@ def _tokens(
     batch: SeriesBatch,
     windows: Windows,
     layout: Layout,
-    lengths: Any,
     keep: Any,
     drop: float,
     seed: int,
@@ -155,7 +153,7 @@ def _tokens(
     kind = batch.values.dtype
     result = _dtype(dtype, kind)
     wide = precise or kind == np.float64 or result is np.float64
-    tensor = None
+    dropping = Dropping(mask, drop, seed, check_series(series, len(batch)))
     in_torch = not isinstance(x, SeriesBatch | np.ndarray | list) and hasattr(x, "requires_grad")
     if in_torch and (x.requires_grad or x.device.type != "cpu"):
         if out is not None:
@@ -163,25 +161,71 @@ def _tokens(
                 "out= cannot be given with a tensor that requires a gradient or is not in main "
                 "memory; leave it out, or pass x.detach()"
             )
-        tensor = _as_tensor_values(x, lengths)
+        return _tensor_tokens(x, batch, windows, layout, dropping, result, wide, engine, max_memory)
     found = compute_tokens(
         batch,
         windows,
         layout,
-        dropping=Dropping(mask, drop, seed, check_series(series, len(batch))),
+        dropping=dropping,
         dtype=result,
         compute=np.float64 if wide else np.float32,
         out=out,
         threads=threads,
         engine=engine,
         max_memory=max_memory,
-        values=tensor,
     )
-    if in_torch and tensor is None:
+    if in_torch:
         import torch
 
         return torch.from_numpy(found)
     return found
+
+
+def _tensor_tokens(
+    x: "Tensor",
+    batch: SeriesBatch,
+    windows: Windows,
+    layout: Layout,
+    dropping: Dropping,
+    dtype: Any,
+    wide: bool,
+    engine: Engine,
+    max_memory: int | None,
+) -> "Tensor":
+    """Tokens of padded series ``x (B, L, C)`` that gradients flow through, on their device.
+
+    ``batch``: the same series, checked, which say where points are.
+    """
+    import torch
+
+    from roughformer.signatures.operators import padded_tokens
+
+    check_dropping(dropping, windows)
+    native = pick_engine(engine, x.device.type) == "native"
+    cuts = windows.place(batch)
+    check_capacity(layout, len(batch), cuts.most, np.dtype(dtype).itemsize, max_memory, 1)
+    mask = dropping.mask(batch)
+    thin = batch if mask is None else batch.drop_points(mask=mask)
+    _, times, lengths = pad(thin)
+    column = torch.arange(times.shape[1]).expand(times.shape)
+    if mask is not None:
+        place = np.arange(batch.n_points) - np.repeat(batch.offsets[:-1], batch.lengths)
+        inside = column < lengths[:, None]
+        column = torch.zeros(times.shape, dtype=torch.int64).masked_scatter(
+            inside, torch.from_numpy(place[mask])
+        )
+    rows = torch.arange(len(batch))[:, None].to(x.device)
+    values = x[rows, column.to(x.device)]
+    placed = placed_of(cuts, batch.span[0])
+    here = placed._replace(
+        edges=placed.edges.to(x.device),
+        mask=None if placed.mask is None else placed.mask.to(x.device),
+    )
+    found = padded_tokens(
+        values.double() if wide else values,
+        times.to(x.device), lengths.to(x.device), here, layout, native=native,
+    )  # fmt: skip
+    return found.to(torch.float64 if dtype is np.float64 else torch.float32)
 
 
 def signature(x: Any, depth: int, **options: Any) -> Any:

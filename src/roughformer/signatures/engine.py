@@ -1,16 +1,14 @@
-"""One dispatch for all signatures: lifts, dropping, native kernel or twin, gradients, memory."""
+"""One dispatch for signatures of ragged batches: dropping, native kernel or torch, memory."""
 
-import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from roughformer.dropping import keep_mask
 from roughformer.errors import InputError
-from roughformer.lifts import View, lift_path
+from roughformer.lifts import View, ViewLifts, lift_path
 from roughformer.path import Path
 from roughformer.series import SeriesBatch
 from roughformer.signatures import library, native_call
@@ -23,17 +21,23 @@ from roughformer.windows import Cuts, Windows
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from roughformer.signatures.padded import Placed
+
 __all__ = [
     "Engine",
+    "check_dropping",
     "check_out",
     "clock_path",
     "compute_tokens",
     "dense_values",
     "new_result",
+    "pad",
     "pick_engine",
+    "placed_of",
 ]
 
 Engine = Literal["auto", "native", "torch"]
+_AT_ONCE = 1 << 22  # numbers of a padded block: points x words
 
 
 def pick_engine(engine: Engine, device: str = "cpu") -> str:
@@ -53,57 +57,38 @@ def pick_engine(engine: Engine, device: str = "cpu") -> str:
 
 @dataclass(frozen=True)
 class _Call:
-    """Views that share a lifted path and so one pass over it."""
+    """Views that share a path and so one pass over it."""
 
     path: Path
     views: tuple[View, ...]
     basepoint: bool
-    dropping: Dropping
 
 
 def dense_values(
-    batch: SeriesBatch, keep: npt.NDArray[np.bool_] | None, values: Any, threads: int | None
-) -> Any:
-    """Values ``(N, C)`` without gaps: of the batch, or of a tensor in its place."""
+    batch: SeriesBatch, keep: npt.NDArray[np.bool_] | None, threads: int | None
+) -> npt.NDArray[Any]:
+    """Values ``(N, C)`` without gaps."""
     if not batch.missing:
-        return batch.values if values is None else values
-    if values is not None:
-        return batch.filled_tensor(values, keep)
+        return batch.values
     return batch.filled(keep) if library.load() is None else native_call.fill(batch, keep, threads)
 
 
-def _calls(
-    batch: SeriesBatch, layout: Layout, dropping: Dropping, values: Any, threads: int | None
-) -> list[_Call]:
-    # A dropped observation must not show through where gaps are filled or delayed copies made,
-    # so these work on what is kept; otherwise the kernel skips dropped points by itself.
-    drawn = dropping
-    if dropping and (batch.missing or dropping.keep is not None):
-        drawn = Dropping(keep=dropping.mask(batch))
-    values = dense_values(batch, drawn.keep, values, threads)
+def _calls(batch: SeriesBatch, layout: Layout, values: npt.NDArray[Any]) -> list[_Call]:
     groups: dict[Any, list[View]] = {}
     for view in layout.views:
         lifts = layout.lifts[view]
-        key = (lifts.path, view) if lifts.basepoint else (lifts.path, None)
+        key = (lifts.path, view if lifts.basepoint else None)
         groups.setdefault(key, []).append(view)
-    calls = []
-    for (lifts, _), views in groups.items():
-        if dropping and (lifts.lags or lifts.counts):
-            mask = dropping.mask(batch)
-            assert mask is not None
-            thinned = batch.drop_points(mask=mask)
-            path = lift_path(thinned, lifts, values[np.flatnonzero(mask)])
-            calls.append(_Call(path, tuple(views), False, Dropping()))
-        else:
-            path = lift_path(batch, lifts, values)
-            calls.append(_Call(path, tuple(views), False, drawn))
-    return [replace(c, basepoint=layout.lifts[c.views[0]].basepoint) for c in calls]
+    return [
+        _Call(lift_path(batch, lifts, values), tuple(views), only is not None)
+        for (lifts, only), views in groups.items()
+    ]
 
 
 def _request(
-    call: _Call, cuts: Cuts, layout: Layout, threads: int | None, compute: Any
+    call: _Call, cuts: Cuts, layout: Layout, dropping: Dropping, threads: int | None, compute: Any
 ) -> native_call.Request:
-    path, dropping = call.path, call.dropping
+    path = call.path
     keys = None
     if dropping.keep is None and dropping.fraction > 0:
         keys = dropping.keys(path.n_series)
@@ -123,42 +108,6 @@ def _request(
         threads=threads,
         compute=compute,
     )
-
-
-def _twin(call: _Call, cuts: Cuts, layout: Layout, values: "Tensor") -> dict[View, "Tensor"]:
-    from roughformer.signatures.twin import lyndon_logarithm, twin_views
-
-    path, dropping = call.path, call.dropping
-    keep = dropping.keep
-    if keep is None and dropping.fraction > 0:
-        keep = keep_mask(path.lengths, dropping.fraction, dropping.seed, dropping.series)
-    path = replace(path, values=values)
-    if keep is not None:
-        path = path.compact(keep)
-    found = twin_views(path, cuts, layout.depth, path.values, call.views, call.basepoint)
-    if layout.transform == "logsignature":
-        brackets = layout.basis == "brackets"
-        found = {v: lyndon_logarithm(s, path.dim, layout.depth, brackets) for v, s in found.items()}
-    return found  # type: ignore[return-value]
-
-
-def _native_with_gradient(
-    call: _Call, cuts: Cuts, layout: Layout, values: "Tensor", threads: int | None, dtype: Any
-) -> dict[View, "Tensor"]:
-    """Native forward and backward; the logarithm, if asked for, is torch's."""
-    from roughformer.signatures.autograd import native_signature
-    from roughformer.signatures.twin import lyndon_logarithm
-
-    plain = replace(layout, views=call.views, transform="signature")
-    request = _request(call, cuts, plain, threads, dtype)
-    joint = native_signature(values, request, plain.size - sum(map(plain.clock_size, plain.views)))
-    found: dict[View, Tensor] = {}
-    for view in call.views:
-        part = joint[..., plain.at(view) : plain.at(view) + plain.signature_size(view)]
-        if layout.transform == "logsignature":
-            part = lyndon_logarithm(part, call.path.dim, layout.depth, layout.basis == "brackets")
-        found[view] = part
-    return found
 
 
 def new_result(shape: tuple[int, ...], dtype: Any, zero: bool = False) -> npt.NDArray[Any]:
@@ -182,83 +131,123 @@ def check_out(out: Any, shape: tuple[int, ...], dtype: Any) -> None:
 
 def compute_tokens(
     batch: SeriesBatch,
-    windows: Windows,
+    windows: Windows | Cuts,
     layout: Layout,
     *,
     dropping: Dropping,
     dtype: Any,
     compute: Any,
-    out: npt.NDArray[Any] | None,
-    threads: int | None,
-    engine: Engine,
-    max_memory: int | None,
-    values: "Tensor | None" = None,
-) -> Any:
-    """Tokens ``(B, windows, features)`` of a batch: a numpy array, or a tensor if ``values`` (the
-    batch's values as a tensor ``(N, C)``) are given.
+    out: npt.NDArray[Any] | None = None,
+    threads: int | None = None,
+    engine: Engine = "auto",
+    max_memory: int | None = None,
+    hold: bool = False,
+    context: int | None = None,
+) -> npt.NDArray[Any]:
+    """Tokens ``(B, windows, features)`` of a batch; ``hold`` and ``context`` as in
+    ``definition.signature_tokens``.
     """
+    if isinstance(windows, Windows):
+        check_dropping(dropping, windows)
+        windows = windows.place(batch)
+    cuts = windows
+    shape = (len(batch), cuts.most, layout.size)
+    workers = threads or library.default_threads()
+    check_capacity(layout, shape[0], shape[1], np.dtype(dtype).itemsize, max_memory, workers)
+    native = pick_engine(engine) == "native"
+    if out is None:
+        out = new_result(shape, dtype, not cuts.equal)
+    else:
+        check_out(out, shape, dtype)
+        if not cuts.equal:
+            out.fill(0)
+    lifted = [layout.lifts[view] for view in layout.views]
+    if not native or hold or context is not None or any(x.lags or x.counts for x in lifted):
+        mask = dropping.mask(batch)
+        thin = batch if mask is None else batch.drop_points(mask=mask)
+        _write_padded(thin, cuts, layout, out, native, hold, context)
+        return out
+    # Gaps are filled between what is kept, so then the mask comes first; otherwise the kernel
+    # skips dropped points by itself.
+    drawn = dropping
+    if dropping and (batch.missing or dropping.keep is not None):
+        drawn = Dropping(keep=dropping.mask(batch))
+    values = dense_values(batch, drawn.keep, threads)
+    for call in _calls(batch, layout, values):
+        native_call.forward(_request(call, cuts, layout, drawn, threads, compute), out)
+    _write_clocks(batch, cuts, layout, dropping, out, threads, compute)
+    return out
+
+
+def check_dropping(dropping: Dropping, windows: Windows) -> None:
+    """``InputError`` for windows that dropping would move."""
     if dropping and windows.rule == "points":
         raise InputError(
             "windows by number of points cannot be combined with dropping points; thin the batch "
             "first with batch.drop_points(...), or cut by count or duration"
         )
-    cuts = windows.place(batch)
-    shape = (len(batch), cuts.most, layout.size)
-    workers = threads or library.default_threads()
-    check_capacity(layout, shape[0], shape[1], np.dtype(dtype).itemsize, max_memory, workers)
-    calls = _calls(batch, layout, dropping, values, threads)
-    chosen = pick_engine(engine, "cpu" if values is None else values.device.type)
-    if values is None and chosen == "native":
-        if out is None:
-            out = new_result(shape, dtype, not cuts.equal)
-        else:
-            check_out(out, shape, dtype)
-            if not cuts.equal:
-                out.fill(0)
-        for call in calls:
-            native_call.forward(_request(call, cuts, layout, threads, compute), out)
-        _write_clocks(batch, cuts, layout, dropping, out, threads, compute)
-        return out
+
+
+def _write_padded(
+    batch: SeriesBatch,
+    cuts: Cuts,
+    layout: Layout,
+    out: npt.NDArray[Any],
+    native: bool,
+    hold: bool,
+    context: int | None,
+) -> None:
+    """Tokens by way of padded tensors, a block of series at a time."""
     import torch
 
-    kind = {4: torch.float32, 8: torch.float64}[np.dtype(compute).itemsize]
-    found: dict[View, Tensor] = {}
-    for call in calls:
-        tensor = _tensor(call.path.values).to(kind)
-        if chosen == "native":
-            found |= _native_with_gradient(call, cuts, layout, tensor, threads, compute)
-        else:
-            found |= _twin(call, cuts, layout, tensor)
-    parts = [found[view] for view in layout.views]
-    parts += _clock_parts(batch, cuts, layout, dropping, values, kind, threads)
-    joint = torch.cat(parts, dim=-1) if len(parts) > 1 else parts[0]
-    joint = joint.to({4: torch.float32, 8: torch.float64}[np.dtype(dtype).itemsize])
-    if values is not None:
-        return joint
-    if out is None:
-        return joint.numpy()
-    check_out(out, shape, dtype)
-    out[...] = joint.numpy()
-    return out
+    from roughformer.signatures.operators import padded_tokens
+
+    if batch.missing and not hold:
+        batch.warn_unobserved(batch.unobserved().sum(axis=0, dtype=np.int64))
+    placed = placed_of(cuts, batch.span[0])
+    words = 4 * len(layout.channels) if native else layout.size
+    size = max(1, _AT_ONCE // max(words * (int(batch.lengths.max(initial=1)) + cuts.most), 1))
+    with torch.no_grad():
+        for i in range(0, len(batch), size):
+            part = slice(i, min(i + size, len(batch)))
+            values, times, lengths = pad(batch[part])
+            mask = None if placed.mask is None else placed.mask[part]
+            here = placed._replace(edges=placed.edges[part], mask=mask)
+            found = padded_tokens(
+                values, times, lengths, here, layout, hold=hold, context=context, native=native
+            )
+            out[part] = found.numpy()
 
 
-def _tensor(values: Any) -> "Tensor":
-    """numpy or torch -> torch, sharing memory; nothing here writes to values, so say so."""
+def placed_of(cuts: Cuts, start: npt.NDArray[np.float64]) -> "Placed":
+    """Cuts of series that begin at ``start (B,)``, as tensors."""
     import torch
 
-    if isinstance(values, torch.Tensor):
-        return values
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
-        return torch.from_numpy(values)
+    from roughformer.signatures.padded import Placed
+
+    mask = None
+    if not cuts.equal:
+        mask = torch.from_numpy(np.arange(cuts.most)[None, :] < cuts.n_windows[:, None])
+    return Placed(torch.from_numpy(cuts.since(start)), mask)
 
 
-def clock_path(batch: SeriesBatch, dropping: Dropping, values: Any, threads: int | None) -> Path:
+def pad(batch: SeriesBatch) -> "tuple[Tensor, Tensor, Tensor]":
+    """``values (B, L, C)`` and ``times (B, L)`` in float64, and ``lengths (B,)``, as tensors."""
+    import torch
+
+    n, longest = len(batch), int(batch.lengths.max(initial=1))
+    row = np.repeat(np.arange(n), batch.lengths)
+    column = np.arange(batch.n_points) - np.repeat(batch.offsets[:-1], batch.lengths)
+    values = np.full((n, longest, batch.n_channels), np.nan)
+    times = np.zeros((n, longest))
+    values[row, column], times[row, column] = batch.values, batch.times
+    return torch.from_numpy(values), torch.from_numpy(times), torch.from_numpy(batch.lengths.copy())
+
+
+def clock_path(batch: SeriesBatch, dropping: Dropping, threads: int | None) -> Path:
     """The path through the kept points that clock words are taken of."""
-    from roughformer.lifts import ViewLifts
-
     mask = dropping.mask(batch)
-    path = lift_path(batch, ViewLifts(), dense_values(batch, mask, values, threads))
+    path = lift_path(batch, ViewLifts(), dense_values(batch, mask, threads))
     return path if mask is None else path.compact(mask)
 
 
@@ -274,33 +263,10 @@ def _write_clocks(
     clocked: Sequence[View] = [v for v in layout.views if layout.lifts[v].clock]
     if not clocked:
         return
-    path = clock_path(batch, dropping, None, threads)
+    path = clock_path(batch, dropping, threads)
     for view in clocked:
         clock = layout.lifts[view].clock
         assert clock is not None
         at = layout.clock_at(view)
         part = out[..., at : at + layout.clock_size(view)]
         clock_words(path, cuts, clock, view, part, threads, compute)
-
-
-def _clock_parts(
-    batch: SeriesBatch,
-    cuts: Cuts,
-    layout: Layout,
-    dropping: Dropping,
-    values: Any,
-    dtype: Any,
-    threads: int | None,
-) -> list["Tensor"]:
-    clocked: Sequence[View] = [v for v in layout.views if layout.lifts[v].clock]
-    if not clocked:
-        return []
-    from roughformer.signatures.clock_torch import clock_words_torch
-
-    path = clock_path(batch, dropping, values, threads)
-    found = []
-    for view in clocked:
-        clock = layout.lifts[view].clock
-        assert clock is not None
-        found.append(clock_words_torch(path, cuts, clock, view, dtype))
-    return found

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from roughformer.checks import whole_number
@@ -41,6 +41,14 @@ class Layout:
     lifts: dict[View, ViewLifts]
     transform: Transform
     basis: Basis
+    paths: tuple[int, ...] = field(init=False, compare=False)
+    """For each view the number of its lifted path: views mostly share one."""
+
+    def __post_init__(self) -> None:
+        """Find out which views share a path."""
+        each = [self.lifts[view].path for view in self.views]
+        known = list(dict.fromkeys(each))
+        object.__setattr__(self, "paths", tuple(known.index(path) for path in each))
 
     def dim(self, view: View) -> int:
         """Dimension of the view's lifted path."""

@@ -13,7 +13,7 @@ from roughformer.signatures.library import Fill, Job, Log, Thin, default_threads
 from roughformer.signatures.log_table import LogTable
 from roughformer.windows import Cuts
 
-__all__ = ["Request", "backward", "fill", "forward", "thin"]
+__all__ = ["Request", "backward", "fill", "fill_backward", "fill_rows", "forward", "thin"]
 
 _GLOBAL, _LOCAL = 1, 2
 _DTYPES = {np.dtype(np.float32): 0, np.dtype(np.float64): 1}
@@ -40,33 +40,80 @@ def fill(
     batch: SeriesBatch, keep: npt.NDArray[np.bool_] | None, threads: int | None
 ) -> npt.NDArray[Any]:
     """``batch.filled(keep)``, by the kernel: one pass over the points, series in parallel."""
-    values = batch.values
+    grid, starts = batch.grid, batch.offsets[:-1]
+    times, time_starts = (batch.times, starts) if grid is None else (grid, np.zeros_like(starts))
+    out, never = fill_rows(batch.values, times, starts, batch.lengths, time_starts, keep, threads)
+    batch.warn_unobserved(never.sum(axis=0, dtype=np.int64))
+    return out
+
+
+def fill_rows(
+    values: npt.NDArray[Any],
+    times: npt.NDArray[np.float64],
+    starts: npt.NDArray[np.int64],
+    lengths: npt.NDArray[np.int64],
+    time_starts: npt.NDArray[np.int64],
+    keep: npt.NDArray[np.bool_] | None = None,
+    threads: int | None = None,
+) -> tuple[npt.NDArray[Any], npt.NDArray[np.uint8]]:
+    """Rows ``(N, C)`` without gaps, and where a channel is never observed ``(B, C)``; series as in
+    ``Path``.
+    """
     out = np.empty_like(values)
-    never = np.zeros((len(batch), batch.n_channels), np.uint8)
-    grid = batch.grid
+    never = np.zeros((len(starts), values.shape[1]), np.uint8)
     held = {
-        "times": _c(batch.times if grid is None else grid, np.float64),
-        "starts": _c(batch.offsets[:-1], np.int64),
-        "lengths": _c(batch.lengths, np.int64),
+        "times": _c(times, np.float64),
+        "starts": _c(starts, np.int64),
+        "lengths": _c(lengths, np.int64),
+        "time_starts": _c(time_starts, np.int64),
         "keep": None if keep is None else _c(keep, np.uint8),
     }
-    zeros = np.zeros(len(batch), np.int64)
     job = Fill(
         values=values.ctypes.data,
         out=out.ctypes.data,
         never=never.ctypes.data,
         **{name: _address(array) for name, array in held.items()},
-        time_starts=_address(held["starts"] if grid is None else zeros),
-        n_series=len(batch),
+        n_series=len(starts),
         dtype=_DTYPES[values.dtype],
-        channels=batch.n_channels,
+        channels=values.shape[1],
         threads=threads or default_threads(),
     )
     library = load()
     assert library is not None
     library.rf_fill(ctypes.byref(job))
-    batch.warn_unobserved(never.sum(axis=0, dtype=np.int64))
-    return out
+    return out, never
+
+
+def fill_backward(grad: npt.NDArray[Any], values: npt.NDArray[Any], path: Path) -> npt.NDArray[Any]:
+    """Gradient in the observations of ``values (N, C)``, from that in the filled rows ``grad``.
+
+    What stands for a gap is a mean of the observations around it, weighted by time; they get its
+    gradient by the same weights.
+    """
+    if not np.isnan(values).any():
+        return grad
+    series = np.repeat(np.arange(path.n_series), path.lengths)
+    rows = np.arange(len(series)) - np.repeat(np.cumsum(path.lengths) - path.lengths, path.lengths)
+    times = path.times[path.time_starts[series] + rows]
+    rows += path.starts[series]
+    found = np.where(np.isnan(values), 0, grad)
+    for c in range(values.shape[1]):
+        seen = ~np.isnan(values[rows, c])
+        if seen.all():
+            continue
+        place = np.arange(len(rows))
+        before = np.maximum.accumulate(np.where(seen, place, -1))
+        after = np.minimum.accumulate(np.where(seen, place, len(rows))[::-1])[::-1]
+        a, b = np.maximum(before, 0), np.minimum(after, len(rows) - 1)
+        left = (before >= 0) & (series[a] == series) & ~seen
+        right = (after < len(rows)) & (series[b] == series) & ~seen
+        both = left & right
+        gap = np.where(both, times[b] - times[a], 1.0)
+        weight = np.where(both, (times - times[a]) / gap, right.astype(np.float64))
+        slope = grad[rows, c]
+        np.add.at(found[:, c], rows[a[left]], ((1 - weight) * slope)[left].astype(grad.dtype))
+        np.add.at(found[:, c], rows[b[right]], (weight * slope)[right].astype(grad.dtype))
+    return found
 
 
 def thin(

@@ -71,8 +71,8 @@ class RunningSignatures:
                 f"more than the {readable(over)} allowed; lower the depth, or keep fewer streams "
                 "in one object"
             )
-        self._store: _NativeStore | _TwinStore
-        store = _NativeStore if self.engine == "native" else _TwinStore
+        self._store: _NativeStore | _TorchStore
+        store = _NativeStore if self.engine == "native" else _TorchStore
         self._store = store(self.n_streams, self.dim, self.depth, self.dtype)
 
     def push(self, points: npt.ArrayLike, active: Any = None) -> None:
@@ -136,7 +136,7 @@ class _NativeStore:
         self._lib.rf_stream_close(self._ref, None if which is None else which.ctypes.data)
 
 
-class _TwinStore:
+class _TorchStore:
     """The same in torch."""
 
     def __init__(self, n: int, dim: int, depth: int, dtype: np.dtype[Any]) -> None:
@@ -151,7 +151,7 @@ class _TwinStore:
     def push(self, points: npt.NDArray[Any], active: npt.NDArray[np.bool_] | None) -> int:
         import torch
 
-        from roughformer.signatures.twin import multiply, signature_of_increments
+        from roughformer.signatures.levels import jump, multiply
 
         wrong = ~np.isfinite(points).all(axis=1) & (True if active is None else active)
         if wrong.any():
@@ -159,9 +159,7 @@ class _TwinStore:
         new = torch.tensor(points)
         here = torch.ones_like(self._open) if active is None else torch.tensor(active)[:, None]
         moved = torch.where(here & self._open, new - self._last, torch.zeros_like(new))
-        self._local = multiply(
-            self._local, signature_of_increments(moved[:, None], len(self._local))
-        )
+        self._local = multiply(self._local, jump(moved, False, len(self._local)))
         self._last = torch.where(here, new, self._last)
         self._open = self._open | here
         return -1
@@ -169,7 +167,7 @@ class _TwinStore:
     def read(self, views: int, out: npt.NDArray[Any]) -> None:
         import torch
 
-        from roughformer.signatures.twin import multiply
+        from roughformer.signatures.levels import multiply
 
         parts = []
         if views & _BITS["global"]:
@@ -181,7 +179,7 @@ class _TwinStore:
     def close(self, which: npt.NDArray[np.bool_] | None) -> None:
         import torch
 
-        from roughformer.signatures.twin import multiply
+        from roughformer.signatures.levels import multiply
 
         chosen = torch.ones_like(self._open) if which is None else torch.tensor(which)[:, None]
         joint = multiply(self._global, self._local)

@@ -22,6 +22,7 @@ from roughformer.signatures.engine import (
     clock_path,
     dense_values,
     new_result,
+    pad,
     pick_engine,
 )
 from roughformer.signatures.spectrum_plan import Plan, plan_for
@@ -87,10 +88,10 @@ def spectrum_words(
     if 0 in shape:
         return np.zeros(shape, kind)
     if chosen == "torch":
-        return _plain(batch, omega, dropping, kind, threads, native=False)
+        return _in_torch(batch, omega, dropping, kind)
     plan = _choose(batch, omega, drop, kind)
     if plan is None:
-        return _plain(batch, omega, dropping, kind, threads, native=True)
+        return _plain(batch, omega, dropping, kind, threads)
     return _fast(batch, omega, dropping, kind, threads, plan)
 
 
@@ -142,25 +143,34 @@ def _choose(batch: SeriesBatch, omega: Floats, drop: float, kind: Any) -> Plan |
 
 
 def _plain(
-    batch: SeriesBatch, omega: Floats, dropping: Dropping, kind: Any, threads: Any, native: bool
+    batch: SeriesBatch, omega: Floats, dropping: Dropping, kind: Any, threads: Any
 ) -> npt.NDArray[Any]:
-    """The sum over all points for all frequencies."""
+    """The sum over all points for all frequencies, by the kernel."""
     clock = Clock(frequencies=tuple(omega.tolist()))
     cuts = Windows.of(1).place(batch)
-    path = clock_path(batch, dropping, None, threads)
+    path = clock_path(batch, dropping, threads)
     compute = np.result_type(path.values.dtype, kind)
     shape = (len(batch), batch.n_channels, len(omega), 2)
-    if not native:
-        import torch
-
-        from roughformer.signatures.clock_torch import clock_words_torch
-
-        wide = torch.float64 if compute == np.float64 else torch.float32
-        found = clock_words_torch(path, cuts, clock, "local", wide).numpy()
-        return found.reshape(shape).astype(kind)
     out = new_result((len(batch), 1, shape[1] * shape[2] * 2), kind)
     clock_words(path, cuts, clock, "local", out, threads, compute)
     return out.reshape(shape)
+
+
+def _in_torch(batch: SeriesBatch, omega: Floats, dropping: Dropping, kind: Any) -> npt.NDArray[Any]:
+    """The same by the definition, a block of series at a time."""
+    from roughformer.signatures.clocks import path_clock_words
+    from roughformer.signatures.padded import linear_points, observed
+
+    mask = dropping.mask(batch)
+    thin = batch if mask is None else batch.drop_points(mask=mask)
+    if thin.missing:
+        thin.warn_unobserved(thin.unobserved().sum(axis=0, dtype=np.int64))
+    out = np.empty((len(batch), batch.n_channels, len(omega), 2), kind)
+    size = max(1, _CHUNK // (64 * int(thin.lengths.max())))
+    for i in range(0, len(batch), size):
+        points = linear_points(observed(*pad(thin[i : i + size])))
+        out[i : i + size] = path_clock_words(points, omega.tolist()).numpy()
+    return out
 
 
 def _fast(
@@ -170,7 +180,7 @@ def _fast(
 
     # Gaps are filled between what is kept, so then the mask comes first.
     keep = dropping.mask(batch) if batch.missing else None
-    values = np.ascontiguousarray(dense_values(batch, keep, None, threads))
+    values = np.ascontiguousarray(dense_values(batch, keep, threads))
     keys = dropping.keys(len(batch)) if dropping and keep is None else None
     times, time_starts, lengths = _starts(batch)
     starts = np.ascontiguousarray(batch.offsets[:-1], np.int64)

@@ -65,6 +65,15 @@ class Arrivals:
             self.dropped,
         )
 
+    def behind(self, taken: Ints) -> "Arrivals":
+        """The rows behind the first ``taken (g,)`` of each stream; of streams that have such."""
+        place = np.arange(len(self.times)) - np.repeat(self.offsets[:-1], self.lengths)
+        row = place >= np.repeat(taken, self.lengths)
+        left = self.lengths - taken
+        some = left > 0
+        offsets = np.concatenate([[0], np.cumsum(left[some])])
+        return Arrivals(self.slots[some], offsets, self.times[row], self.values[row], 0)
+
     @property
     def row_slots(self) -> Ints:
         """``(m,)`` the stream of each row."""

@@ -201,14 +201,7 @@ class StreamBatch:
             return CheckpointError(f"the snapshot does not fit {len(which)} streams: {why}")
 
         extra = self._streams.checked_extra(rows, len(which), refuse)
-        own = {
-            name: rows[name].view(array.dtype)
-            if array.dtype.kind == "c" and name in rows and rows[name].dtype == np.float64
-            else rows[name]
-            for name, array in self._state.arrays.items()
-            if name in rows
-        }
-        self._state.put(which, own, refuse)
+        self._state.put(which, rows, refuse)
         self._streams.put_extra(which, extra)
 
     def _model_key(self) -> str:

@@ -14,7 +14,7 @@ from roughformer.predictor import Predictor
 
 __all__ = ["model_key", "read_snapshot", "write_snapshot"]
 
-_MARK, _VERSION = b"roughformer stream", 1
+_MARK, _VERSION = b"roughformer stream", 2
 _SEAL = 32  # bytes of SHA-256
 
 
@@ -35,11 +35,7 @@ def model_key(predictor: Predictor, more: Any) -> str:
 
 def write_snapshot(key: str, rows: dict[str, npt.NDArray[Any]]) -> bytes:
     """A mark, a seal (SHA-256 of the rest), the model's key and the arrays (safetensors)."""
-    # Complex numbers are pairs of real ones there.
-    plain = {
-        name: np.ascontiguousarray(a.view(np.float64) if a.dtype.kind == "c" else a)
-        for name, a in rows.items()
-    }
+    plain = {name: np.ascontiguousarray(a) for name, a in rows.items()}
     # One entry: the order of several is not the same every time.
     about = json.dumps({"model": key, "version": _VERSION}, sort_keys=True)
     body = safetensors.numpy.save(plain, {"stream": about})

@@ -1,12 +1,11 @@
 """The spectrum of whole paths: log power of their clock words on an ordered frequency axis."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from roughformer.series import SeriesBatch
-from roughformer.signatures.spectrum import spectrum_words
 from roughformer.tokens.config import SpectrumConfig
 
 if TYPE_CHECKING:
@@ -48,28 +47,18 @@ def frequencies(config: SpectrumConfig) -> npt.NDArray[np.float64]:
     return np.asarray(2 * np.pi * turns)
 
 
-def log_power(
-    batch: SeriesBatch,
-    config: SpectrumConfig,
-    *,
-    drop: float = 0.0,
-    seed: int = 0,
-    series: Any = None,
-    threads: int | None = None,
-) -> "Tensor":
-    """``(B, C, J)``: log(1 + |w|² / (floor · mean |w|²)), w the clock words of a whole path.
+def log_power(words: "Tensor", config: SpectrumConfig) -> "Tensor":
+    """``(B, C, J)``: log(1 + |w|² / (floor · mean |w|²)) of clock words ``w (B, C, J, 2)``.
 
     The mean is over the frequencies of a channel, so that gain does not matter; a channel that
     does not move, or is never observed, has no spectrum: all 0.
     """
     import torch
 
-    words = spectrum_words(
-        batch, frequencies(config), drop=drop, seed=seed, series=series, threads=threads
-    )
-    cosine, sine = torch.from_numpy(words).unbind(dim=-1)
-    power = cosine.square().addcmul_(sine, sine)  # 4x as fast as a sum over the last axis
+    cosine, sine = words.unbind(dim=-1)
+    power = torch.addcmul(cosine.square(), sine, sine)  # 4x as fast as a sum over the last axis
     mean = power.mean(dim=-1, keepdim=True)
     alive = mean > 0
-    share = power / mean.where(alive, torch.ones_like(mean))
-    return (share / config.floor).log1p() * alive
+    share = power / torch.where(alive, mean, 1.0)
+    floor = torch.tensor(config.floor, dtype=words.dtype, device=words.device)
+    return torch.where(alive, (share / floor).log1p(), 0.0)

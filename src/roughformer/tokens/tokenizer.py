@@ -10,21 +10,28 @@ from pydantic import BaseModel, ConfigDict, Field
 from roughformer.errors import InputError
 from roughformer.lifts import Basepoint, Clock, Counts, Lag, Lift, Time, View
 from roughformer.series import SeriesBatch
-from roughformer.signatures.api import multiview_signature
+from roughformer.signatures.engine import compute_tokens, pad, placed_of
 from roughformer.signatures.features import Layout, feature_count, feature_names, layout_of
+from roughformer.signatures.spectrum import spectrum_words
+from roughformer.signatures.thinning import Dropping
+from roughformer.signatures.thinning import check_series as series_numbers
 from roughformer.tokens.config import TokenConfig
-from roughformer.tokens.holding import PlacedWindows, held_at_cuts, values_at_cuts
-from roughformer.tokens.observations import WORDS, ValueRange, observation_words
-from roughformer.tokens.spectrum import log_power, spectrum_range
+from roughformer.tokens.spectrum import frequencies, log_power, spectrum_range
 from roughformer.tokens.static import StaticEncoder
 from roughformer.tokens.thinning import thinned
+from roughformer.tokens.value_range import WORDS, ValueRange
 from roughformer.windows import Cuts
 from roughformer.words import all_words, lyndon_words
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from roughformer.signatures.padded import Observed
+    from roughformer.tokens.padded import PaddedInputs
+
 __all__ = ["Tokenizer", "check_series"]
+
+_NUMBERS_AT_ONCE = 1 << 20  # values of a block of series that are looked at together
 
 
 class Tokenizer(BaseModel):
@@ -132,39 +139,6 @@ class Tokenizer(BaseModel):
         config = self.config
         return layout_of(self.channels, config.depth, config.views, self.lifts, config.transform)
 
-    def _over_context(
-        self, path: SeriesBatch, where: Any, threads: int | None
-    ) -> npt.NDArray[np.float32]:
-        """The global view ``(B, L, size)`` over the last ``context`` windows up to each."""
-        import torch
-
-        from roughformer.signatures.twin import multiply
-        from roughformer.tokens.context import as_levels, as_words, jump, sliding_products
-
-        config, lifts = self.config, self.layout.lifts["global"]
-        assert config.context is not None
-        local = multiview_signature(
-            path, where, config.depth, "local", lifts=_of_path(self.lifts["global"]),
-            dtype=np.float64, precise=True, threads=threads,
-        )  # fmt: skip
-        dim = self.layout.dim("global")
-        levels = as_levels(torch.from_numpy(local), dim, config.depth)
-        levels = sliding_products(levels, config.context)
-        if lifts.basepoint:
-            first = values_at_cuts(path, where.place(path))[:, :-1]  # where each window begins
-            back = np.maximum(np.arange(local.shape[1]) - config.context + 1, 0)
-            start = torch.from_numpy(first[:, back].astype(np.float64))
-            levels = multiply(jump(start, lifts.time is not None, config.depth), levels)
-        return self.in_transform(as_words(levels), dim).float().numpy()
-
-    def in_transform(self, words: "Tensor", dim: int) -> "Tensor":
-        """Signatures ``(..., words)`` as the tokens have them: as they are, or their logarithms."""
-        if self.config.transform == "signature":
-            return words
-        from roughformer.signatures.twin import lyndon_logarithm
-
-        return lyndon_logarithm(words, dim, self.config.depth, self.layout.basis == "brackets")
-
     @property
     def static(self) -> tuple[str, ...]:
         """Names of the numbers that static covariates become."""
@@ -225,47 +199,32 @@ class Tokenizer(BaseModel):
         ``spectrum (B, C, J)`` and ``static (B, S)``.
 
         ``drop`` of each series' points are left out, chosen by ``seed`` and the numbers ``series``
-        ``(B,)`` of the series, 0 ... B-1 if None. Only a spectrum and a context import torch, and
-        the twin where there is no native engine.
+        ``(B,)`` of the series, 0 ... B-1 if None. torch is imported only for what the kernel does
+        not do: held paths, lags, counts, observations and the spectrum.
         """
         check_series(batch, self.channels, self.config.static)
         config = self.config
         rule = config.rule
-        options: dict[str, Any] = {
-            "drop": drop, "seed": seed, "series": series, "threads": threads
-        }  # fmt: skip
         cuts = rule.place(batch)
+        dropping = Dropping(None, drop, seed, series_numbers(series, len(batch)))
         parts = []
         if config.depth:
-            path, where, thin = batch, rule, options
-            if config.hold and len(batch):
-                # What is dropped must not be held, so it goes first.
-                path, held_cuts = held_at_cuts(thinned(batch, drop, seed, series), cuts)
-                where = PlacedWindows("explicit", placed=held_cuts)
-                # Sums since the start may be long; a stream takes them in float64.
-                thin = {"threads": threads, "precise": True}
-            found = multiview_signature(
-                path,
-                where,
-                config.depth,
-                config.views,
-                lifts=self.lifts,
-                transform=config.transform,
+            # What is dropped must not be held; windows stay where they are.
+            thin = thinned(batch, drop, seed, series) if config.hold else batch
+            found = compute_tokens(
+                thin,
+                cuts if config.hold else rule,
+                self.layout,
+                dropping=Dropping() if config.hold else dropping,
                 dtype=np.float32,
-                **thin,
+                compute=np.float64 if config.hold else batch.values.dtype.type,
+                threads=threads,
+                hold=config.hold,
+                context=config.context,
             )
-            if config.context is not None and "global" in config.views:
-                at = self.layout.at("global")
-                whole = self._over_context(path, where, threads)
-                found[..., at : at + whole.shape[-1]] = whole
             parts.append(found)
         if self.value_range is not None:
-            kept = thinned(batch, drop, seed, series)
-            parts.append(
-                observation_words(
-                    kept, cuts, config.views, self.value_range, self.recent, self.time_unit
-                )
-            )
+            parts.append(self._observation_words(thinned(batch, drop, seed, series), cuts))
         tokens = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
         since = cuts.since(cuts.origin)
         times = (since[:, 1:] - since[:, :1]) / self.time_unit
@@ -273,15 +232,45 @@ class Tokenizer(BaseModel):
         if not cuts.equal:
             inputs["mask"] = np.arange(cuts.most)[None, :] < cuts.n_windows[:, None]
         if config.spectrum is not None:
-            inputs["spectrum"] = log_power(batch, config.spectrum, **options).numpy()
+            import torch
+
+            words = spectrum_words(
+                batch, frequencies(config.spectrum), drop=drop, seed=seed, series=series,
+                threads=threads,
+            )  # fmt: skip
+            inputs["spectrum"] = log_power(torch.from_numpy(words), config.spectrum).numpy()
         if config.static:
             inputs["static"] = self.static_encoder.encode(batch)
         return inputs
 
+    def padded(self, data: "Observed", static: "Tensor | None" = None) -> "PaddedInputs":
+        """``encode`` for padded series, in torch: inputs, and the ends of the windows."""
+        from roughformer.tokens.padded import padded_inputs
 
-def _of_path(lifts: tuple[Lift, ...]) -> tuple[Lift, ...]:
-    """Without what is not of the path itself."""
-    return tuple(lift for lift in lifts if not isinstance(lift, Basepoint | Clock))
+        return padded_inputs(self, data, static)
+
+    def _observation_words(self, batch: SeriesBatch, cuts: Cuts) -> npt.NDArray[np.float32]:
+        """``(B, L, Σ_views C · words)``, a block of series at a time."""
+        from roughformer.signatures.definition import real_only
+        from roughformer.signatures.padded import observed
+        from roughformer.tokens.observations import observation_words
+
+        assert self.value_range is not None
+        placed = placed_of(cuts, batch.span[0])
+        size = sum(len(WORDS[view]) for view in self.config.views) * len(self.channels)
+        out = np.zeros((len(batch), cuts.most, size), dtype=np.float32)
+        longest = int(batch.lengths.max(initial=1)) + cuts.most
+        count = max(1, _NUMBERS_AT_ONCE // (longest * len(self.channels)))
+        for i in range(0, len(batch), count):
+            part = slice(i, min(i + count, len(batch)))
+            mask = None if placed.mask is None else placed.mask[part]
+            here = placed._replace(edges=placed.edges[part], mask=mask)
+            found = observation_words(
+                observed(*pad(batch[part])), here, self.config.views, self.value_range,
+                self.recent, self.time_unit,
+            )  # fmt: skip
+            out[part] = real_only(found, mask).numpy()
+        return out
 
 
 def _usual_duration(config: TokenConfig, cuts: Cuts, unit: float) -> float:

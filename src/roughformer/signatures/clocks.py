@@ -1,21 +1,23 @@
-"""Clock words, dense. On a linear piece of length h around the middle m, with increment Δ,
+"""Words of harmonic clocks with the path, in torch. On a linear piece of length h around the middle
+m, with increment Δ,
 
     ∫ cos(ωu) dx = Δ · sinc(ωh/2) · cos(ωm),    ∫ sin(ωu) dx = Δ · sinc(ωh/2) · sin(ωm),
 
 sinc(z) = sin(z) / z, which needs no slope and takes ω = 0 and pieces without duration as they are.
+They are, up to the increment of x, the level-2 signature words (cos ω, x) and (sin ω, x) of the
+path lifted by the clock, exact for any sampling.
 """
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from roughformer.export.dense import at_rows, number, running_sum
-from roughformer.export.filling import Points
-from roughformer.export.knots import Knots
 from roughformer.lifts import Clock
+from roughformer.signatures.padded import Knots, Points, number, running_sums
 
-__all__ = ["log_power", "sinc", "waves", "window_clock_words"]
+__all__ = ["path_clock_words", "sinc", "waves", "window_clock_words"]
 
 _AT_ONCE = 64  # frequencies whose waves at all points are held at a time
 
@@ -34,7 +36,11 @@ def waves(middle: Tensor, length: Tensor, omega: Tensor) -> tuple[Tensor, Tensor
 
 
 def window_clock_words(x: Tensor, knots: Knots, clock: Clock, view: str) -> Tensor:
-    """``x (B, M, C)`` at the knots -> ``(B, W, C · count · 2)``; see ``signatures/clock.py``."""
+    """``x (B, M, C)`` at the knots -> ``(B, W, C · count · 2)``: for each channel and frequency its
+    cosine and sine word.
+
+    The clock of the local view starts at each window, that of the global view at the first cut.
+    """
     times, local = knots.times, view == "local"
     edges = times.gather(1, knots.at)
     length = times[:, 1:] - times[:, :-1]
@@ -57,12 +63,11 @@ def window_clock_words(x: Tensor, knots: Knots, clock: Clock, view: str) -> Tens
     step = (x[:, 1:] - x[:, :-1])[..., None, None]
     size = x.shape[-1] * clock.count * 2
     words = (step * wave).reshape(step.shape[0], step.shape[1], size)
-    ends = at_rows(running_sum(words), knots.at)
-    return ends[:, 1:] - ends[:, :-1] if local else ends[:, 1:]
+    return running_sums(words, knots, local)[1]
 
 
-def log_power(points: Points, omega: list[float], floor: float) -> Tensor:
-    """``(B, C, J)``: log(1 + |w|² / (floor · mean |w|²)) of the clock words of whole paths."""
+def path_clock_words(points: Points, omega: Sequence[float]) -> Tensor:
+    """``(B, C, J, 2)``: clock words of whole paths, the clock from their first points on."""
     # The first point twice: a series of one point has a piece too, on which nothing moves.
     times = torch.cat([points.times[:, :1], points.times], dim=1)
     x = torch.cat([points.x[:, :1], points.x], dim=1)
@@ -72,11 +77,5 @@ def log_power(points: Points, omega: list[float], floor: float) -> Tensor:
     found = []
     for i in range(0, len(omega), _AT_ONCE):
         some = torch.tensor(omega[i : i + _AT_ONCE], dtype=torch.float64, device=x.device)
-        cosine, sine = waves(middle, length, some)
-        found.append((step @ cosine).square() + (step @ sine).square())
-    power = torch.cat(found, dim=-1)
-    mean = power.mean(dim=-1, keepdim=True)
-    alive = mean > 0
-    return torch.where(
-        alive, torch.log1p(power / torch.where(alive, mean, 1.0) / number(floor, x)), 0.0
-    )
+        found.append(torch.stack([step @ wave for wave in waves(middle, length, some)], dim=-1))
+    return torch.cat(found, dim=2)

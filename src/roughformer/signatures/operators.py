@@ -1,0 +1,520 @@
+"""The native kernel as torch operators, and the choice between it and the definition.
+
+``roughformer::window_signatures`` and ``roughformer::clock_words`` are registered with torch, so
+that ``torch.compile``, autocast, ``vmap`` and data-loader workers take them. They compute what
+``definition`` says, on a CPU.
+"""
+
+import warnings
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from roughformer.errors import InputError
+from roughformer.lifts import Basepoint, Clock, Lift, Time, View
+from roughformer.path import Path
+from roughformer.series import SeriesBatch, UnobservedWarning
+from roughformer.signatures import native_call
+from roughformer.signatures.clock import clock_words as native_clock_words
+from roughformer.signatures.clocks import path_clock_words, window_clock_words
+from roughformer.signatures.definition import (
+    finish_view,
+    in_transform,
+    real_only,
+    signature_tokens,
+)
+from roughformer.signatures.features import Layout, layout_of
+from roughformer.signatures.levels import as_levels, as_words, window_levels
+from roughformer.signatures.library import load
+from roughformer.signatures.padded import (
+    Knots,
+    Observed,
+    Placed,
+    Points,
+    held_points,
+    inside_of,
+    lifted,
+    linear_points,
+    number,
+    observed,
+    path_at,
+    place_knots,
+    with_counts,
+)
+from roughformer.windows import Cuts
+
+__all__ = ["padded_tokens", "piece_clock_words", "piece_signature", "spectrum_of"]
+
+_SMALL = 1 << 14  # numbers that torch works through faster than the kernel is called
+_VIEWS: dict[str, tuple[View, ...]] = {
+    "global": ("global",),
+    "local": ("local",),
+    "both": ("global", "local"),
+}
+
+
+@lru_cache(maxsize=256)
+def _plain_layout(
+    channels: int, depth: int, views: str, time_unit: float, basepoint: bool
+) -> Layout:
+    """Of a path lifted by time (unit 0: not at all, below 0: the series' own span)."""
+    lifts: list[Lift] = [Basepoint()] if basepoint else []
+    if time_unit:
+        lifts.append(Time(time_unit if time_unit > 0 else None))
+    return layout_of(channels, depth, _VIEWS[views], lifts)
+
+
+def _time_unit(time: Time | None) -> float:
+    if time is None:
+        return 0.0
+    return -1.0 if time.unit is None else time.unit
+
+
+# What the kernel takes
+
+
+def _path(
+    values: Tensor, times: Tensor, lengths: Tensor, raw: bool = True
+) -> tuple[Path, npt.NDArray[Any]]:
+    """Padded series as a path of the kernel, gaps filled, and the values as they came; those that
+    are not ``raw`` have been checked and filled already.
+    """
+    batch, size, channels = values.shape
+    given = values.detach().contiguous().numpy().reshape(batch * size, channels)
+    stamps = np.ascontiguousarray(times.detach().numpy(), np.float64).reshape(-1)
+    starts = np.arange(batch, dtype=np.int64) * size
+    counts = np.ascontiguousarray(lengths.detach().numpy(), np.int64)
+    dense = given
+    if raw:
+        _check(given, stamps, counts, size)
+        if np.isnan(given).any():
+            dense, _ = native_call.fill_rows(given, stamps, starts, counts, starts)
+    names = tuple(f"x{c}" for c in range(channels))
+    return Path(dense, stamps, starts, counts, starts, names), given
+
+
+def _check(
+    values: npt.NDArray[Any], times: npt.NDArray[np.float64], lengths: npt.NDArray[np.int64],
+    size: int,
+) -> None:  # fmt: skip
+    """``InputError`` for what would give wrong numbers in silence."""
+    wrong = (lengths < 1) | (lengths > size)
+    if wrong.any():
+        b = int(np.argmax(wrong))
+        raise InputError(f"lengths must be from 1 to {size}, got {lengths[b]} for series {b}")
+    rows = times.reshape(len(lengths), size)
+    inside = np.arange(size) < lengths[:, None]
+    # Not "<=": NaN must not pass.
+    bad = ~np.isfinite(rows)
+    bad[:, 1:] |= ~(rows[:, 1:] >= rows[:, :-1])
+    bad &= inside
+    if bad.any():
+        b, i = (int(k) for k in np.argwhere(bad)[0])
+        raise InputError(
+            f"times must be finite and increase within each series, got {rows[b, max(i - 1, 0)]} "
+            f"then {rows[b, i]} at point {i} of series {b}; sort each series by time"
+        )
+    infinite = np.isinf(values).any(axis=1).reshape(rows.shape) & inside
+    if infinite.any():
+        b, i = (int(k) for k in np.argwhere(infinite)[0])
+        raise InputError(
+            f"values must be finite, or NaN where not observed; point {i} of series {b} is not"
+        )
+
+
+def _request(
+    path: Path, edges: Tensor, depth: int, views: str, time_unit: float, basepoint: bool
+) -> native_call.Request:
+    batch, n_edges = edges.shape
+    cuts = Cuts(
+        np.ascontiguousarray(edges.detach().numpy(), np.float64).reshape(-1),
+        np.arange(batch, dtype=np.int64) * n_edges,
+        np.full(batch, n_edges - 1, dtype=np.int64),
+        path.first_times,
+        shared=False,
+    )
+    layout = _plain_layout(path.dim, depth, views, time_unit, basepoint)
+    if time_unit:
+        last = path.times[path.time_starts + path.lengths - 1]
+        unit = np.full(batch, time_unit) if time_unit > 0 else last - path.first_times
+        scale = np.divide(1.0, unit, out=np.zeros(batch), where=unit > 0)
+        path = Path(
+            path.values, path.times, path.starts, path.lengths, path.time_starts, path.names, scale
+        )
+    return native_call.Request(
+        path, cuts, depth, {view: layout.at(view) for view in layout.views}, basepoint,
+        compute=path.values.dtype.type,
+    )  # fmt: skip
+
+
+# The operators
+
+
+@torch.library.custom_op("roughformer::window_signatures", mutates_args=(), device_types="cpu")
+def window_signatures(
+    values: Tensor,
+    times: Tensor,
+    lengths: Tensor,
+    edges: Tensor,
+    depth: int,
+    views: str,
+    time_unit: float,
+    basepoint: bool,
+    raw: bool,
+) -> Tensor:
+    """Signatures ``(B, W, words)`` of the views over windows between ``edges (B, W + 1)``, counted
+    from the first points; see ``definition.signature_tokens``.
+    """
+    path, _ = _path(values, times, lengths, raw)
+    request = _request(path, edges, depth, views, time_unit, basepoint)
+    size = _plain_layout(values.shape[2], depth, views, time_unit, basepoint).size
+    out = torch.empty(values.shape[0], edges.shape[1] - 1, size, dtype=values.dtype)
+    native_call.forward(request, out.numpy())
+    return out
+
+
+@window_signatures.register_fake
+def _(
+    values: Tensor, times: Tensor, lengths: Tensor, edges: Tensor, depth: int, views: str,
+    time_unit: float, basepoint: bool, raw: bool,
+) -> Tensor:  # fmt: skip
+    size = _plain_layout(values.shape[2], depth, views, time_unit, basepoint).size
+    return values.new_empty(values.shape[0], edges.shape[1] - 1, size)
+
+
+@torch.library.custom_op(
+    "roughformer::window_signatures_backward", mutates_args=(), device_types="cpu"
+)
+def window_signatures_backward(
+    grad: Tensor,
+    out: Tensor,
+    values: Tensor,
+    times: Tensor,
+    lengths: Tensor,
+    edges: Tensor,
+    depth: int,
+    views: str,
+    time_unit: float,
+    basepoint: bool,
+) -> Tensor:
+    """Gradient ``(B, L, C)`` in the values, from that in the signatures ``out``."""
+    path, raw = _path(values, times, lengths)
+    request = _request(path, edges, depth, views, time_unit, basepoint)
+    tokens, slope = out.detach().contiguous().numpy(), grad.detach().contiguous().numpy()
+    found = native_call.backward(request, tokens, slope)
+    found = native_call.fill_backward(found, raw, path)
+    return torch.from_numpy(found).reshape(values.shape)
+
+
+@window_signatures_backward.register_fake
+def _(
+    grad: Tensor, out: Tensor, values: Tensor, times: Tensor, lengths: Tensor, edges: Tensor,
+    depth: int, views: str, time_unit: float, basepoint: bool,
+) -> Tensor:  # fmt: skip
+    return torch.empty_like(values, memory_format=torch.contiguous_format)
+
+
+def _keep_inputs(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    values, times, lengths, edges, *ctx.options, _ = inputs
+    ctx.save_for_backward(values, times, lengths, edges, output)
+
+
+def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    values, times, lengths, edges, output = ctx.saved_tensors
+    options = ctx.options
+    if torch.is_grad_enabled():
+        # Second derivatives are wanted: those of the definition.
+        layout = _plain_layout(values.shape[2], *options)
+        tokens = signature_tokens(observed(values, times, lengths), Placed(edges, None), layout)
+        (found,) = torch.autograd.grad(
+            tokens.to(values.dtype), values, grad, create_graph=True, allow_unused=True
+        )
+    else:
+        found = torch.ops.roughformer.window_signatures_backward(
+            grad, output, values, times, lengths, edges, *options
+        )
+    return (found, *[None] * 8)
+
+
+window_signatures.register_autograd(_backward, setup_context=_keep_inputs)
+
+
+@torch.library.custom_op("roughformer::clock_words", mutates_args=(), device_types="cpu")
+def clock_words(
+    values: Tensor,
+    times: Tensor,
+    lengths: Tensor,
+    edges: Tensor,
+    frequencies: list[float],
+    count: int,
+    spacing: float,
+    view: str,
+    raw: bool,
+) -> Tensor:
+    """Clock words ``(B, W, C · count · 2)``; see ``clocks.window_clock_words``."""
+    path, _ = _path(values, times, lengths, raw)
+    clock = Clock(count, spacing, tuple(frequencies) or None)
+    cuts = _request(path, edges, 1, "local", 0.0, False).cuts
+    shape = (values.shape[0], edges.shape[1] - 1, values.shape[2] * count * 2)
+    out = torch.empty(shape, dtype=values.dtype)
+    native_clock_words(path, cuts, clock, view, out.numpy(), None, path.values.dtype)
+    return out
+
+
+@clock_words.register_fake
+def _(
+    values: Tensor, times: Tensor, lengths: Tensor, edges: Tensor, frequencies: list[float],
+    count: int, spacing: float, view: str, raw: bool,
+) -> Tensor:  # fmt: skip
+    size = values.shape[2] * count * 2
+    return values.new_empty(values.shape[0], edges.shape[1] - 1, size)
+
+
+@torch.library.custom_op("roughformer::path_clock_words", mutates_args=(), device_types="cpu")
+def _path_clock_words(
+    values: Tensor, times: Tensor, lengths: Tensor, frequencies: list[float]
+) -> Tensor:
+    """Clock words ``(B, C, J, 2)`` of whole paths; see ``clocks.path_clock_words``."""
+    from roughformer.signatures.spectrum import spectrum_words
+
+    inside = inside_of(lengths, values.shape[1])
+    offsets = np.concatenate([[0], np.cumsum(lengths.numpy())])
+    rows, stamps = values.detach()[inside].numpy(), times.detach()[inside].numpy()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnobservedWarning)
+        found = spectrum_words(
+            SeriesBatch(stamps, rows, offsets), frequencies, dtype=rows.dtype.type
+        )
+    return torch.from_numpy(found)
+
+
+@_path_clock_words.register_fake
+def _(values: Tensor, times: Tensor, lengths: Tensor, frequencies: list[float]) -> Tensor:
+    return values.new_empty(values.shape[0], values.shape[2], len(frequencies), 2)
+
+
+def _batched(operator: Any) -> Any:
+    """The rule for ``vmap``: what is mapped over becomes part of the batch."""
+
+    def rule(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[Tensor, int]:
+        n = info.batch_size
+        parts = []
+        for x, dim in zip(args, in_dims, strict=True):
+            if isinstance(x, Tensor):
+                x = x.movedim(dim, 0) if dim is not None else x.expand(n, *x.shape)
+                x = x.flatten(0, 1)
+            parts.append(x)
+        found: Tensor = operator(*parts)
+        return found.reshape(n, -1, *found.shape[1:]), 0
+
+    return rule
+
+
+for _operator in (
+    window_signatures, window_signatures_backward, clock_words, _path_clock_words
+):  # fmt: skip
+    _operator.register_vmap(_batched(_operator))
+
+
+# The choice
+
+
+def padded_tokens(
+    values: Tensor,
+    times: Tensor,
+    lengths: Tensor,
+    placed: Placed,
+    layout: Layout,
+    *,
+    hold: bool = False,
+    context: int | None = None,
+    native: bool = True,
+) -> Tensor:
+    """Tokens ``(B, W, F)`` of padded series in the dtype of the values, by the kernel if it can;
+    see ``definition.signature_tokens``.
+    """
+    if not native or not _kernel_serves(values, times, placed.edges):
+        tokens = signature_tokens(
+            observed(values, times, lengths), placed, layout, hold=hold, context=context
+        )
+        return tokens.to(values.dtype)
+    data = None
+    lifted_by = [layout.lifts[view] for view in layout.views]
+    if hold or context is not None or any(x.lags or x.counts for x in lifted_by):
+        data = observed(values, times, lengths)
+    kind = torch.float64 if values.dtype == torch.float64 or data is not None else torch.float32
+    with torch.autocast(values.device.type, enabled=False):
+        # Differences are taken before any rounding: the kernel does so itself.
+        signatures, clocks = (
+            _plain_parts(values.to(kind), times.double(), lengths, placed.edges, layout)
+            if data is None
+            else _lifted_parts(data, placed.edges, layout, hold, context)
+        )
+    tokens = torch.cat(signatures + clocks, dim=-1)
+    return real_only(tokens, placed.mask).to(values.dtype)
+
+
+def piece_signature(x: Tensor, times: Tensor, depth: int, time_unit: float) -> Tensor:
+    """Signatures ``(B, words)`` of paths through the corners ``times (B, M)``, ``x (B, M, C)``, all
+    of each; ``time_unit``: 0 for no channel of time.
+    """
+    lengths, edges = _whole_path(times)
+    options = (depth, "local", time_unit, False)
+    if _worth_a_call(x, depth) and _kernel_serves(x, times, edges):
+        words: Tensor = torch.ops.roughformer.window_signatures(
+            x, times, lengths, edges, *options, False
+        )
+        return words[:, 0]
+    path = x
+    if time_unit:
+        clock = (times - times[:, :1]) * number(1.0 / time_unit, times)
+        path = torch.cat([clock.unsqueeze(-1), x], dim=-1)
+    at = torch.stack([lengths * 0, lengths - 1], dim=1)
+    none = torch.zeros_like(times[:, 1:], dtype=torch.int64)
+    steps = path[:, 1:] - path[:, :-1]
+    # One window is all there is: its sums are those since the first point.
+    return as_words(window_levels(steps, Knots(times, at, none, none), depth, local=False))[:, 0]
+
+
+def _worth_a_call(x: Tensor, depth: int) -> bool:
+    """Whether a path is so large that the kernel makes up for the cost of calling it."""
+    return bool(x.numel() * x.shape[2] ** (depth - 1) > _SMALL)
+
+
+def piece_clock_words(x: Tensor, times: Tensor, omega: Sequence[float]) -> Tensor:
+    """Clock words ``(B, C, J, 2)`` of the same paths, the clock from their beginning on."""
+    lengths, edges = _whole_path(times)
+    wanted = torch.is_grad_enabled() and x.requires_grad
+    small = x.shape[0] * x.shape[1] * len(omega) < _SMALL
+    if wanted or small or not _kernel_serves(x, times, edges):
+        return path_clock_words(Points(times - times[:, :1], x), omega)
+    words: Tensor = torch.ops.roughformer.clock_words(
+        x, times, lengths, edges, list(omega), len(omega), 1.0, "local", False
+    )
+    return words.reshape(x.shape[0], x.shape[2], len(omega), 2)
+
+
+def _whole_path(times: Tensor) -> tuple[Tensor, Tensor]:
+    """Lengths ``(B,)`` and edges ``(B, 2)`` of one window over all of each path."""
+    edges = torch.stack([torch.zeros_like(times[:, 0]), times[:, -1] - times[:, 0]], dim=1)
+    return torch.full_like(times[:, 0], times.shape[1], dtype=torch.int64), edges
+
+
+def spectrum_of(values: Tensor, times: Tensor, lengths: Tensor, omega: list[float]) -> Tensor:
+    """Clock words ``(B, C, J, 2)`` of the whole paths of padded series."""
+    wanted = torch.is_grad_enabled() and values.requires_grad
+    if wanted or not _kernel_serves(values, times, times):
+        return path_clock_words(linear_points(observed(values, times, lengths)), omega)
+    found: Tensor = torch.ops.roughformer.path_clock_words(values, times, lengths, omega)
+    return found
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def _kernel_loads() -> bool:
+    return load() is not None
+
+
+def _kernel_serves(values: Tensor, times: Tensor, edges: Tensor) -> bool:
+    if not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active():
+        return False
+    if values.device.type != "cpu" or torch.compiler.is_exporting() or not _kernel_loads():
+        return False
+    return not (torch.is_grad_enabled() and (times.requires_grad or edges.requires_grad))
+
+
+def _plain_parts(
+    values: Tensor, times: Tensor, lengths: Tensor, edges: Tensor, layout: Layout
+) -> tuple[list[Tensor], list[Tensor]]:
+    """Signatures and clock words of views that are lifted by time at most."""
+    found: dict[View, Tensor] = {}
+    for name, unit, basepoint in _calls(layout):
+        joint = torch.ops.roughformer.window_signatures(
+            values, times, lengths, edges, layout.depth, name, unit, basepoint, True
+        )
+        n_views = len(_VIEWS[name])
+        sizes = [joint.shape[-1] // n_views] * n_views
+        found |= dict(zip(_VIEWS[name], joint.split(sizes, dim=-1), strict=True))
+    signatures = [in_transform(found[view], layout, view) for view in layout.views]
+    return signatures, _clock_parts(values, times, lengths, edges, layout, True)
+
+
+def _calls(layout: Layout) -> tuple[tuple[str, float, bool], ...]:
+    """Calls of the kernel: the views that share one, the unit of time, and the basepoint."""
+    groups: dict[tuple[float, Any], list[View]] = {}
+    for view in layout.views:
+        lifts = layout.lifts[view]
+        key = (_time_unit(lifts.time), view if lifts.basepoint else None)
+        groups.setdefault(key, []).append(view)
+    return tuple(
+        ("both" if len(views) == 2 else views[0], unit, only is not None)
+        for (unit, only), views in groups.items()
+    )
+
+
+def _lifted_parts(
+    data: Observed, edges: Tensor, layout: Layout, hold: bool, context: int | None
+) -> tuple[list[Tensor], list[Tensor]]:
+    """The same of any path: it is held and lifted in torch."""
+    points = held_points(data, edges) if hold else linear_points(data)
+    n_channels = len(layout.channels)
+    full = torch.full_like(data.lengths, points.times.shape[1])
+    signatures = []
+    for view in layout.views:
+        lifts = layout.lifts[view]
+        own, unit = with_counts(points, data, lifts), _time_unit(lifts.time)
+        if unit < 0 or lifts.lags:
+            knots = place_knots(own.times, edges, tuple(lag.delay for lag in lifts.lags))
+            x = lifted(own, knots, lifts, n_channels)
+            own, unit = Points(knots.times, x), 0.0
+            count = torch.full_like(data.lengths, x.shape[1])
+            since = edges - edges[:, :1]  # knots begin at the first cut
+        else:
+            count, since = full, edges
+        sliding = view == "global" and context is not None
+        words = torch.ops.roughformer.window_signatures(
+            own.x,
+            own.times,
+            count,
+            since,
+            layout.depth,
+            "local" if sliding else view,
+            unit,
+            False,
+            False,
+        )
+        starts = None
+        if lifts.basepoint:
+            starts = path_at(own, edges[:, :-1])
+            starts = starts[..., int(unit == 0 and lifts.time is not None) :]
+        levels = as_levels(words, layout.dim(view), layout.depth)
+        signatures.append(finish_view(levels, starts, layout, view, context))
+    clocks = _clock_parts(points.x[..., :n_channels], points.times, full, edges, layout, False)
+    return signatures, clocks
+
+
+def _clock_parts(
+    values: Tensor, times: Tensor, lengths: Tensor, edges: Tensor, layout: Layout, raw: bool
+) -> list[Tensor]:
+    found = []
+    wanted = torch.is_grad_enabled() and values.requires_grad
+    for view in layout.views:
+        clock = layout.lifts[view].clock
+        if clock is None:
+            continue
+        if wanted:
+            points = linear_points(observed(values, times, lengths))
+            knots = place_knots(points.times, edges)
+            found.append(window_clock_words(path_at(points, knots.times), knots, clock, view))
+        else:
+            turns = [] if clock.frequencies is None else list(clock.frequencies)
+            found.append(
+                torch.ops.roughformer.clock_words(
+                    values, times, lengths, edges, turns, clock.count, clock.spacing, view, raw
+                )
+            )
+    return found

@@ -1,0 +1,427 @@
+"""Tokens of streams, one piece of a window after the other: the same words as of whole series.
+
+A step takes in the points of each stream up to the end of the window that is open, and no further.
+What a stream remembers is a fixed set of tensors, one row for each stream; a new stream is zeros.
+"""
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from roughformer.signatures.definition import in_transform
+from roughformer.signatures.levels import (
+    Levels,
+    as_levels,
+    as_words,
+    blocks_of,
+    jump,
+    multiply,
+)
+from roughformer.signatures.operators import piece_clock_words, piece_signature
+from roughformer.signatures.padded import at_rows, inside_of, number, observation_order
+from roughformer.tokens.observations import Counted, scaled, stacked_words, words_of
+from roughformer.windows import Windows
+from roughformer.words import word_count
+
+if TYPE_CHECKING:
+    from roughformer.tokens.tokenizer import Tokenizer
+
+__all__ = ["Piece", "Shapes", "State", "TokenStep", "per_stream"]
+
+State = dict[str, Tensor]
+Shapes = dict[str, tuple[int, ...]]
+_SUMS = ("n", "x", "xx", "t", "tt", "tx")
+_KEPT = (*_SUMS, "low", "high", "first", "last", "when")
+_RECENT = ("n", "x", "low", "high")
+
+
+class TokenStep:
+    """One step of the tokens of a causal tokenizer; ``shapes`` are those of what it remembers."""
+
+    def __init__(self, tokenizer: "Tokenizer") -> None:
+        """For windows by duration or by points, whose paths hold."""
+        self.shapes: Shapes = {}
+        config = tokenizer.config
+        self._take = _Taking(config.rule, len(tokenizer.channels), self.shapes)
+        self.ends, self.inside = self._take.ends, self._take.inside
+        self._parts: list[_Words | _Observations] = []
+        if config.depth:
+            self._parts.append(_Words(tokenizer, self.shapes))
+        if tokenizer.value_range is not None:
+            self._parts.append(_Observations(tokenizer, self.shapes))
+
+    def __call__(
+        self, state: State, values: Tensor, times: Tensor, lengths: Tensor
+    ) -> tuple[State, "Piece", Tensor]:
+        """New points ``values (B, P, C)`` (NaN = not observed), ``times (B, P)``, ``lengths (B,)``
+        (0 = none) -> what the streams remember then, what was taken in, and the tokens ``(B, F)``
+        of the open windows as they are then.
+        """
+        new: State = {}
+        piece = self._take(values, times, lengths, state, new)
+        tokens = torch.cat([part(piece, state, new) for part in self._parts], dim=-1)
+        return new, piece, tokens.float()
+
+
+def per_stream(which: Tensor, yes: Tensor | float, no: Tensor) -> Tensor:
+    """``yes`` for the streams ``which (B,)``, ``no (B, ...)`` for the others."""
+    return torch.where(which.reshape(-1, *[1] * (no.dim() - 1)), yes, no)
+
+
+class Piece(NamedTuple):
+    """The path goes on through the corners ``times (B, P + 2)``, from each stream's first point on,
+    and ``x (B, P + 2, C)``: from where it was, through the points, to where it is now. Corners may
+    be repeated: nothing moves between them.
+
+    ``since (B, P)``, ``values (B, P, C)`` and ``seen (B, P, C)``: the points, 0 and False where
+    nothing was observed or taken. ``taken (B,)``: points that were. ``fresh``, ``ended (B,)``:
+    whether the stream begins, and whether its window ends. ``opened (B,)``: when that began;
+    ``window (B,)``: its number.
+    """
+
+    times: Tensor
+    x: Tensor
+    since: Tensor
+    values: Tensor
+    seen: Tensor
+    taken: Tensor
+    fresh: Tensor
+    ended: Tensor
+    opened: Tensor
+    window: Tensor
+
+    @property
+    def now(self) -> Tensor:
+        """``(B,)``: where the stream is, from its first point on."""
+        return self.times[:, -1]
+
+    @property
+    def begin(self) -> Tensor:
+        """``(B, C)``: values where the piece begins."""
+        return self.x[:, 0]
+
+
+class _Taking:
+    """Cuts by ``rule``, by duration or by points."""
+
+    def __init__(self, rule: Windows, n_channels: int, shapes: Shapes) -> None:
+        """What it remembers is added to ``shapes``."""
+        self.rule = rule
+        for name in ("start", "time", "opened", "window", "points"):
+            shapes[name] = ()
+        shapes["held"] = (n_channels,)
+
+    def __call__(
+        self, values: Tensor, times: Tensor, lengths: Tensor, old: State, new: State
+    ) -> Piece:
+        """``values (B, P, C)``, ``times (B, P)``, ``lengths (B,)``, 0 = none."""
+        real = inside_of(lengths, values.shape[1])
+        fresh = (old["points"] == 0) & (lengths > 0)
+        start = torch.where(fresh, times[:, 0].double(), old["start"])
+        since = times.double() - start.unsqueeze(1)
+        window = old["window"].to(torch.int64)
+        wide = {name: old[name].unsqueeze(1) for name in ("points", "window")}
+        column = torch.arange(since.shape[1], device=since.device)
+        inside = real & self.inside(wide, since, column)
+        last = torch.where(real, since, -torch.inf).amax(dim=1)
+        ended = self.ends(old, last, lengths)
+        taken = inside.to(torch.int64).sum(dim=1)
+        last = since.gather(1, (taken - 1).clamp(min=0).unsqueeze(1))[:, 0]
+        now = torch.where(taken > 0, last, old["time"])
+        if self.rule.rule == "duration":
+            now = torch.where(ended, self._end(old), now)
+        seen = inside.unsqueeze(-1) & ~values.isnan()
+        clean = torch.where(seen, values.double(), 0.0)
+        count, place = observation_order(seen)
+        # The last value is held on, also over the points that are not taken.
+        x = torch.where(
+            count > 0, clean.gather(1, place.gather(1, count)), old["held"].unsqueeze(1)
+        )
+        begin = torch.where(fresh.unsqueeze(1), x[:, 0], old["held"])
+        where = torch.where(inside, since, now.unsqueeze(1))
+        new |= {
+            "start": start,
+            "time": now,
+            "opened": per_stream(ended, now, old["opened"]),
+            "window": window + ended.to(torch.int64),
+            "points": old["points"] + taken,
+            "held": x[:, -1],
+        }
+        return Piece(
+            torch.cat([old["time"].unsqueeze(1), where, now.unsqueeze(1)], dim=1),
+            torch.cat([begin.unsqueeze(1), x, x[:, -1:]], dim=1),
+            torch.where(inside, since, 0.0),
+            clean,
+            seen,
+            taken,
+            fresh,
+            ended,
+            old["opened"],
+            window,
+        )
+
+    def inside(self, old: Any, since: Any, place: Any) -> Any:
+        """Whether points ``since`` the first, of number ``place`` among those to come, lie in the
+        open window: a point at its end does. Tensors or arrays of the shape of what is ``old``.
+        """
+        if self.rule.rule == "points":
+            return old["points"] + place <= self._final(old)
+        return since <= self._end(old)
+
+    def ends(self, old: Any, last: Any, lengths: Any) -> Any:
+        """``(B,)``: whether open windows end with ``lengths (B,)`` more points, the last of them
+        ``last (B,)`` after the first. Tensors or arrays.
+        """
+        if self.rule.rule == "points":
+            return old["points"] + lengths > self._final(old)
+        return last >= self._end(old)
+
+    def _final(self, old: Any) -> Any:
+        """``(B,)``: numbers of the last points of open windows by points."""
+        return (old["window"] + 1) * int(self.rule.amount)
+
+    def _end(self, old: Any) -> Any:
+        """``(B,)``: when open windows by duration end, from the first point on."""
+        window, amount = old["window"], self.rule.amount
+        return (window + 1) * (number(amount, window) if isinstance(window, Tensor) else amount)
+
+
+class _Words:
+    """The local signature S of the open window grows by Chen's relation, S ⊗ S(piece); at its end
+    the global one grows by S, or the rings of products of 1, 2, 4, ... windows of a context.
+    """
+
+    def __init__(self, tokenizer: "Tokenizer", shapes: Shapes) -> None:
+        """What it remembers is added to ``shapes``."""
+        self.tokenizer, self.config = tokenizer, tokenizer.config
+        self.depth, views = self.config.depth, self.config.views
+        self.lifts = tokenizer.layout.lifts[views[0]]  # views differ in their clocks only
+        self.clock = tokenizer.layout.lifts["local"].clock if "local" in views else None
+        self.dim = tokenizer.layout.dim(views[0])
+        channels, words = len(tokenizer.channels), word_count(self.dim, self.depth)
+        shapes["local"] = (words,)
+        shapes["begin"] = (channels,)  # values where the window begins
+        if self.clock is not None:
+            shapes["clocks"] = (
+                channels,
+                self.clock.count,
+                2,
+            )
+        if "global" in views and self.config.context is None:
+            shapes["whole"] = (words,)
+            shapes["first"] = (channels,)
+        elif "global" in views:
+            assert self.config.context is not None
+            shapes["rings"] = (
+                2 * blocks_of(self.config.context)[0] - 1,
+                words,
+            )
+            shapes["starts"] = (
+                self.config.context,
+                channels,
+            )
+
+    def __call__(self, piece: Piece, old: State, new: State) -> Tensor:
+        """``(B, F)``: words of the open windows as they are now."""
+        begin = torch.where(piece.fresh.unsqueeze(1), piece.begin, old["begin"])
+        local = multiply(self._levels(old["local"]), self._of_piece(piece))
+        new["local"] = per_stream(piece.ended, 0.0, as_words(local))
+        new["begin"] = per_stream(piece.ended, piece.x[:, -1], begin)
+        parts = []
+        for view in self.config.views:
+            levels, start = local, begin
+            if view == "global" and self.config.context is None:
+                levels, start = self._since_start(local, begin, piece, old, new)
+            elif view == "global":
+                levels, start = self._over_context(local, begin, piece, old, new)
+            if self.lifts.basepoint:
+                levels = multiply(jump(start, self.lifts.time is not None, self.depth), levels)
+            parts.append(in_transform(as_words(levels), self.tokenizer.layout, view))
+        if self.clock is not None:
+            turns = old["clocks"] + self._turns(piece)
+            new["clocks"] = per_stream(piece.ended, 0.0, turns)
+            parts.append(turns.flatten(1))
+        return torch.cat(parts, dim=-1)
+
+    def _levels(self, words: Tensor) -> Levels:
+        return as_levels(words, self.dim, self.depth)
+
+    def _of_piece(self, piece: Piece) -> Levels:
+        """Levels ``(B, d^k)`` of the piece."""
+        time = self.lifts.time
+        assert time is None or time.unit is not None
+        unit = 0.0 if time is None or time.unit is None else time.unit
+        return self._levels(piece_signature(piece.x, piece.times, self.depth, unit))
+
+    def _turns(self, piece: Piece) -> Tensor:
+        """Clock words ``(B, C, J, 2)`` of the piece, on the clock of its window."""
+        assert self.clock is not None
+        assert self.clock.frequencies is not None
+        words = piece_clock_words(piece.x, piece.times, self.clock.frequencies)
+        # The piece's own clock starts with it: it is turned to that of the window.
+        omega = torch.tensor(self.clock.frequencies, dtype=torch.float64, device=words.device)
+        angle = (piece.times[:, :1] - piece.opened.unsqueeze(1)) * omega  # (B, J)
+        cosine, sine = angle.cos().unsqueeze(1), angle.sin().unsqueeze(1)
+        real, imaginary = words.unbind(dim=-1)
+        return torch.stack(
+            [real * cosine - imaginary * sine, real * sine + imaginary * cosine], dim=-1
+        )
+
+    def _since_start(
+        self, local: Levels, begin: Tensor, piece: Piece, old: State, new: State
+    ) -> tuple[Levels, Tensor]:
+        """Levels since the stream's start, and its values there ``(B, C)``."""
+        levels = multiply(self._levels(old["whole"]), local)
+        first = torch.where(piece.fresh.unsqueeze(1), begin, old["first"])
+        new["whole"] = per_stream(piece.ended, as_words(levels), old["whole"])
+        new["first"] = first
+        return levels, first
+
+    def _over_context(
+        self, local: Levels, begin: Tensor, piece: Piece, old: State, new: State
+    ) -> tuple[Levels, Tensor]:
+        """Levels over the last windows up to now, and the values where those begin ``(B, C)``."""
+        size, window = self.config.context, piece.window
+        assert size is not None
+        wanted = blocks_of(size)
+        rings = old["rings"]
+        block, found, back, length = local, None, 0, 1
+        places, rows = [], []
+        while True:
+            here = length - 1 + window % length  # in the ring of products of this length
+            before = _row(rings, here)
+            if length in wanted:
+                part = block
+                if back:  # nothing was there before the first window
+                    earlier = _row(rings, length - 1 + (window - back) % length)
+                    there = (window >= back).unsqueeze(1)
+                    part = self._levels(torch.where(there, earlier, 0.0))
+                found = part if found is None else multiply(part, found)
+                back += length
+            places.append(here)
+            rows.append(per_stream(piece.ended, as_words(block), before))
+            if length >= wanted[0]:
+                break
+            block, length = multiply(self._levels(before), block), 2 * length
+        new["rings"] = _with_rows(rings, places, rows)
+        here, starts = window % size, old["starts"]
+        kept = per_stream(piece.ended, begin, _row(starts, here))
+        new["starts"] = _with_rows(starts, [here], [kept])
+        oldest = (window - size + 1).clamp(min=0)
+        first = per_stream(oldest < window, _row(starts, oldest % size), begin)
+        assert found is not None
+        return found, first
+
+
+def _row(x: Tensor, at: Tensor) -> Tensor:
+    """``x (B, M, F)``, ``at (B,)`` -> ``(B, F)``."""
+    return at_rows(x, at.unsqueeze(1))[:, 0]
+
+
+def _with_rows(x: Tensor, at: list[Tensor], rows: list[Tensor]) -> Tensor:
+    """``x (B, M, F)`` with each of ``rows (B, F)`` in its place ``at (B,)``."""
+    place = torch.stack(at, dim=1).unsqueeze(-1).expand(-1, -1, x.shape[2])
+    return x.scatter(1, place, torch.stack(rows, dim=1))
+
+
+class _Observations:
+    """What the channels were seen to do: in the open window, in those before it, and in each of the
+    last ones.
+    """
+
+    def __init__(self, tokenizer: "Tokenizer", shapes: Shapes) -> None:
+        """What it remembers is added to ``shapes``."""
+        self.tokenizer, self.size = tokenizer, max(tokenizer.recent - 1, 1)
+        channels = len(tokenizer.channels)
+        for name in _KEPT:
+            shapes[f"seen_{name}"] = (channels,)
+            shapes[f"past_{name}"] = (channels,)
+        for name in _RECENT:
+            shapes[f"recent_{name}"] = (
+                self.size,
+                channels,
+            )
+
+    def __call__(self, piece: Piece, old: State, new: State) -> Tensor:
+        """``(B, F)``: words of the open windows as they are now."""
+        open_ = {name: old[f"seen_{name}"] for name in _KEPT}
+        past = {name: old[f"past_{name}"] for name in _KEPT}
+        now = _joined(open_, self._of_piece(piece))
+        whole = _joined(past, now)
+        finite, summed = _stored(now), _stored(whole)
+        for name in _KEPT:
+            new[f"seen_{name}"] = per_stream(piece.ended, 0.0, finite[name])
+            new[f"past_{name}"] = per_stream(piece.ended, summed[name], past[name])
+        slot = torch.arange(self.size, device=piece.x.device)
+        own = (slot == (piece.window % self.size).unsqueeze(1)).unsqueeze(-1)
+        for name in _RECENT:
+            ring = old[f"recent_{name}"]
+            kept = torch.where(own, finite[name].unsqueeze(1), ring)
+            new[f"recent_{name}"] = per_stream(piece.ended, kept, ring)
+        half, unit = self.tokenizer.recent, self.tokenizer.time_unit
+        recent, latest = (
+            self._last(now, piece.window, old, size) for size in (half, max(half // 2, 1))
+        )
+        words = words_of(now, whole, recent, latest, piece.now.unsqueeze(-1), unit)
+        return stacked_words(words, self.tokenizer.config.views)
+
+    def _of_piece(self, piece: Piece) -> Counted:
+        """Of the points that were taken, each ``(B, C)``."""
+        assert self.tokenizer.value_range is not None
+        seen = piece.seen
+        z = torch.where(seen, scaled(piece.values, self.tokenizer.value_range), 0.0)
+        when = torch.where(seen, piece.since.unsqueeze(-1), 0.0)
+        count, place = observation_order(seen)
+        first = place[:, 1:2]
+        last = place.gather(1, count[:, -1:])
+        return {
+            "n": seen.double().sum(dim=1),
+            "x": z.sum(dim=1),
+            "xx": (z * z).sum(dim=1),
+            "t": when.sum(dim=1),
+            "tt": (when * when).sum(dim=1),
+            "tx": (when * z).sum(dim=1),
+            "low": torch.where(seen, z, torch.inf).amin(dim=1),
+            "high": torch.where(seen, z, -torch.inf).amax(dim=1),
+            "first": z.gather(1, first)[:, 0],
+            "last": z.gather(1, last)[:, 0],
+            "when": when.gather(1, last)[:, 0],
+        }
+
+    def _last(self, now: Counted, window: Tensor, old: State, size: int) -> Counted:
+        """Over the last ``size`` windows, the open one included."""
+        slot = torch.arange(self.size, device=window.device)
+        # How many windows ago each entry of the ring was written, from 1 on.
+        age = torch.remainder(window.unsqueeze(1) - 1 - slot, self.size) + 1
+        there = ((age <= window.unsqueeze(1)) & (age < size)).unsqueeze(-1)
+        ring = {name: old[f"recent_{name}"] for name in _RECENT}
+        used = there & (ring["n"] > 0)
+        return {
+            "n": now["n"] + torch.where(used, ring["n"], 0.0).sum(dim=1),
+            "x": now["x"] + torch.where(used, ring["x"], 0.0).sum(dim=1),
+            "low": torch.minimum(now["low"], torch.where(used, ring["low"], torch.inf).amin(1)),
+            "high": torch.maximum(now["high"], torch.where(used, ring["high"], -torch.inf).amax(1)),
+        }
+
+
+def _stored(counted: Counted) -> Counted:
+    """With 0 for the extremes of nothing: new streams are zeros, and no state is infinite."""
+    some = counted["n"] > 0
+    finite = {name: torch.where(some, counted[name], 0.0) for name in ("low", "high")}
+    return counted | finite
+
+
+def _joined(a: Counted, b: Counted) -> Counted:
+    """What was seen in one stretch and in the next one; of one without observations only ``n`` and
+    the sums count, since new streams are zeros.
+    """
+    before, after = a["n"] > 0, b["n"] > 0
+    found = {name: a[name] + b[name] for name in _SUMS}
+    lows = [torch.where(before, a["low"], torch.inf), torch.where(after, b["low"], torch.inf)]
+    highs = [torch.where(before, a["high"], -torch.inf), torch.where(after, b["high"], -torch.inf)]
+    found["low"], found["high"] = torch.minimum(*lows), torch.maximum(*highs)
+    found["first"] = torch.where(before, a["first"], b["first"])
+    found["last"] = torch.where(after, b["last"], a["last"])
+    found["when"] = torch.where(after, b["when"], a["when"])
+    return found
