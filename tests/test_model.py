@@ -30,18 +30,18 @@ def inputs(batch=4, length=7, features=5):
 @pytest.mark.parametrize("length", [1, 7])
 @pytest.mark.parametrize("pooling", ["mean", "attention", "last"])
 def test_one_output_per_series(batch, length, pooling):
-    assert made(pooling=pooling)(*inputs(batch, length)).shape == (batch, 3)
+    assert made(pooling=pooling).from_tokens(*inputs(batch, length)).shape == (batch, 3)
 
 
 def test_causal_has_one_output_per_window():
-    assert made(causal=True)(*inputs()).shape == (4, 7, 3)
+    assert made(causal=True).from_tokens(*inputs()).shape == (4, 7, 3)
 
 
 @pytest.mark.parametrize(("uncertainty", "k"), [("gaussian", 2), ("quantile", 3)])
 def test_uncertainty_adds_an_axis(uncertainty, k):
     model = made(task="regression", uncertainty=uncertainty)
-    assert model(*inputs()).shape == (4, 3, k)
-    assert point_of(model(*inputs()), model.config).shape == (4, 3)
+    assert model.from_tokens(*inputs()).shape == (4, 3, k)
+    assert point_of(model.from_tokens(*inputs()), model.config).shape == (4, 3)
 
 
 def test_the_past_does_not_depend_on_the_future_if_causal():
@@ -49,7 +49,7 @@ def test_the_past_does_not_depend_on_the_future_if_causal():
     tokens, times = inputs()
     changed = tokens.clone()
     changed[:, 4:] += 1
-    before, after = model(tokens, times), model(changed, times)
+    before, after = model.from_tokens(tokens, times), model.from_tokens(changed, times)
     torch.testing.assert_close(before[:, :4], after[:, :4])
     assert not torch.allclose(before[:, 4:], after[:, 4:])
 
@@ -59,7 +59,7 @@ def test_without_causal_everything_depends_on_everything():
     tokens, times = inputs()
     changed = tokens.clone()
     changed[:, -1] += 1
-    assert not torch.allclose(model(tokens, times), model(changed, times))
+    assert not torch.allclose(model.from_tokens(tokens, times), model.from_tokens(changed, times))
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,9 @@ def test_padding_changes_nothing(options):
     padded = torch.cat([tokens, torch.full((2, 3, 5), 1e3)], dim=1)
     late = torch.cat([times, torch.ones(2, 3)], dim=1)
     mask = torch.arange(8).expand(2, 8) < 5
-    torch.testing.assert_close(model(padded, late, mask), model(tokens, times))
+    torch.testing.assert_close(
+        model.from_tokens(padded, late, mask), model.from_tokens(tokens, times)
+    )
 
 
 def test_a_mask_of_padding_takes_no_square_of_the_length():
@@ -107,7 +109,9 @@ def test_padding_changes_nothing_if_causal():
     padded = torch.cat([tokens, torch.full((2, 3, 5), 1e3)], dim=1)
     late = torch.cat([times, torch.ones(2, 3)], dim=1)
     mask = torch.arange(8).expand(2, 8) < 5
-    torch.testing.assert_close(model(padded, late, mask)[:, :5], model(tokens, times))
+    torch.testing.assert_close(
+        model.from_tokens(padded, late, mask)[:, :5], model.from_tokens(tokens, times)
+    )
 
 
 @pytest.mark.parametrize("pooling", ["mean", "attention"])
@@ -115,7 +119,7 @@ def test_a_series_without_a_real_token_gives_finite_numbers_and_gradients(poolin
     model = made(pooling=pooling).train()
     tokens, times = inputs(2, 4)
     mask = torch.tensor([[True] * 4, [False] * 4])
-    found = model(tokens, times, mask)
+    found = model.from_tokens(tokens, times, mask)
     found.sum().backward()
     assert found.isfinite().all()
     assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
@@ -124,8 +128,8 @@ def test_a_series_without_a_real_token_gives_finite_numbers_and_gradients(poolin
 def test_batch_is_each_series_alone():
     model = made(n_layers=3)
     tokens, times = inputs()
-    alone = torch.cat([model(tokens[i : i + 1], times[i : i + 1]) for i in range(4)])
-    torch.testing.assert_close(model(tokens, times), alone)
+    alone = torch.cat([model.from_tokens(tokens[i : i + 1], times[i : i + 1]) for i in range(4)])
+    torch.testing.assert_close(model.from_tokens(tokens, times), alone)
 
 
 def test_static_covariates_count_and_unknown_ones_are_the_mean():
@@ -136,13 +140,15 @@ def test_static_covariates_count_and_unknown_ones_are_the_mean():
     unknown = torch.full((4, 2), math.nan)
     mean = model.standardize_static.mean.expand(4, 2)
     torch.testing.assert_close(
-        model(tokens, times, static=unknown), model(tokens, times, static=mean)
+        model.from_tokens(tokens, times, static=unknown),
+        model.from_tokens(tokens, times, static=mean),
     )
     assert not torch.allclose(
-        model(tokens, times, static=mean + 9), model(tokens, times, static=mean)
+        model.from_tokens(tokens, times, static=mean + 9),
+        model.from_tokens(tokens, times, static=mean),
     )
     with pytest.raises(ValueError, match="takes 2 static covariates"):
-        model(tokens, times)
+        model.from_tokens(tokens, times)
 
 
 def test_standardised_features_have_mean_0_and_deviation_1_and_are_clipped():
@@ -168,7 +174,9 @@ def test_the_scaling_is_saved_with_the_weights():
 
 def test_quantiles_never_cross():
     model = made(task="regression", uncertainty="quantile", quantiles=(0.05, 0.5, 0.6, 0.9))
-    assert (model(*inputs(64))[..., 1:] >= model(*inputs(64))[..., :-1]).all()
+    assert (
+        model.from_tokens(*inputs(64))[..., 1:] >= model.from_tokens(*inputs(64))[..., :-1]
+    ).all()
 
 
 def test_losses_are_lowest_at_the_truth():
@@ -233,9 +241,9 @@ def test_it_can_learn_to_tell_which_window_is_high():
     optimiser = torch.optim.AdamW(model.parameters(), lr=5e-3)
     for _ in range(150):
         optimiser.zero_grad()
-        loss_of(model(x, times), y, model.config).backward()
+        loss_of(model.from_tokens(x, times), y, model.config).backward()
         optimiser.step()
-    accuracy = (model.eval()(x, times).argmax(dim=1) == y).float().mean()
+    accuracy = (model.eval().from_tokens(x, times).argmax(dim=1) == y).float().mean()
     assert accuracy > 0.9
 
 
@@ -262,7 +270,9 @@ def test_no_scaling_leaves_features_as_they_are():
     model.fit_scaling({"tokens": large})
     assert torch.equal(model.standardize(large), large)
     hidden = torch.full_like(tokens, math.nan)
-    assert torch.equal(model(hidden, times), model(torch.zeros_like(tokens), times))
+    assert torch.equal(
+        model.from_tokens(hidden, times), model.from_tokens(torch.zeros_like(tokens), times)
+    )
 
 
 @pytest.mark.parametrize("kind", ["standard", "rank"])
@@ -297,22 +307,22 @@ def test_wide_sees_the_last_real_token_and_static_covariates():
     tokens, times = inputs()
     mask = torch.arange(7).expand(4, 7) < torch.tensor([7, 5, 3, 1]).unsqueeze(1)
     static = torch.ones(4, 2)
-    before = model(tokens, times, mask, static)
+    before = model.from_tokens(tokens, times, mask, static)
     changed = tokens.clone()
     changed[~mask] += 5
-    torch.testing.assert_close(model(changed, times, mask, static), before)
+    torch.testing.assert_close(model.from_tokens(changed, times, mask, static), before)
 
 
 def test_several_answers_are_mixed_by_their_share():
     model = made(wide=8, wide_share=0.7, n_wide=3, n_wide_features=2)
-    both = model(*inputs(), separate=True)
+    both = model.from_tokens(*inputs(), separate=True)
     assert both.shape == (4, 4, 3)
     expected = 0.3 * both[0] + 0.7 * both[1:].mean(dim=0)
-    torch.testing.assert_close(model(*inputs()), expected)
+    torch.testing.assert_close(model.from_tokens(*inputs()), expected)
     assert not made().answers_apart
     changed = inputs()[0].clone()
     changed[..., 2:] += 1
-    later = model(changed, inputs()[1], separate=True)
+    later = model.from_tokens(changed, inputs()[1], separate=True)
     torch.testing.assert_close(later[1:], both[1:])  # they see the first two features only
 
 
@@ -320,8 +330,8 @@ def test_several_answers_are_mixed_by_their_share():
 @pytest.mark.parametrize("causal", [False, True])
 def test_wide_answers_have_the_shape_of_the_others(uncertainty, causal):
     options = {"task": "regression", "uncertainty": uncertainty, "causal": causal}
-    expected = made(**options)(*inputs()).shape
-    assert made(**options, wide=8)(*inputs()).shape == expected
+    expected = made(**options).from_tokens(*inputs()).shape
+    assert made(**options, wide=8).from_tokens(*inputs()).shape == expected
 
 
 @pytest.mark.parametrize("wide", [0, 8])
@@ -332,4 +342,4 @@ def test_a_new_model_knows_how_frequent_classes_are(wide):
         model.wide.out.weight.data.zero_()
     frequency = torch.tensor([0.7, 0.2, 0.1])
     model.fit_prior(frequency)
-    torch.testing.assert_close(model(*inputs()).softmax(dim=-1), frequency.expand(4, 3))
+    torch.testing.assert_close(model.from_tokens(*inputs()).softmax(dim=-1), frequency.expand(4, 3))

@@ -492,7 +492,7 @@ def why_no_step(tokenizer: Tokenizer, causal: bool) -> str | None:
     """Why a model cannot be run window by window, and what to do; None if it can."""
     config = tokenizer.config
     if not causal:
-        return "it looks at a series as a whole; train one with causal=True"
+        return "this model looks at a series as a whole; train one with causal=True"
     if config.rule.rule not in ("duration", "points"):
         return (
             "windows of a stream are by duration or by points, others end where the end of the "

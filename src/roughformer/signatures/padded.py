@@ -6,7 +6,7 @@ decide what to do and none loops over points, so that each becomes a plain node 
 B and L are. Times and values are float64 throughout: differences come before any rounding.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -40,10 +40,12 @@ __all__ = [
 ]
 
 
-def number(x: float, like: Tensor) -> Tensor:
-    """``x`` as a tensor in float64: exporters round plain numbers to float32, also where all around
-    them is float64.
+def number(x: float, like: Tensor) -> Any:
+    """``x`` for arithmetic with tensors in float64; a tensor itself in a graph, because exporters
+    round plain numbers to float32, also where all around them is float64.
     """
+    if not torch.compiler.is_exporting():
+        return x
     return torch.tensor(x, dtype=torch.float64, device=like.device)
 
 

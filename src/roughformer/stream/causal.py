@@ -42,7 +42,7 @@ def check_streams(predictor: Predictor) -> None:
     reason = why_no_step(predictor.encoder, predictor.outputs.causal)
     if reason is not None:
         raise InputError(
-            f"this model cannot be run window by window: {reason}; or give span and every to run "
+            f"{reason}; or give span and every to run "
             "it on the last observations again and again (roughformer serve: --span and --every)"
         )
 
@@ -171,6 +171,10 @@ class CausalStreams:
         start = np.where(begun, self.rows["start"][slots], rows.times[rows.offsets[:-1]])
         span = rows.times[rows.offsets[1:] - 1] - start
         points = self.rows["points"][slots].astype(np.int64) + rows.lengths
+        most = _MOST_WINDOWS if self.endless else min(self.most, _MOST_WINDOWS)
+        rough = (points if self.rule.rule == "points" else span) / self.rule.amount
+        if rough.max() < most - 2:
+            return
         window = window_count(self.rule, torch.from_numpy(span), torch.from_numpy(points)) - 1
         open_ = torch.from_numpy(self.rows["window"][slots].astype(np.int64))
         passed = int((window - open_).max())
@@ -221,7 +225,7 @@ class CausalStreams:
         # Behind the count stands what comes next, which the step does not look at.
         source = np.minimum(rows.offsets[:-1, None] + np.arange(int(count.max())), most)
         values, times = rows.values[source], rows.times[source]
-        with torch.no_grad():
+        with torch.inference_mode():
             new, piece, tokens = self.tokens(
                 self._remembered(slots),
                 torch.from_numpy(values),
@@ -246,7 +250,7 @@ class CausalStreams:
         start = self.kept["start"][torch.from_numpy(slots)]
         return slots, window.numpy(), (start + now).numpy(), output
 
-    @torch.no_grad()
+    @torch.inference_mode()
     def _run(
         self, slots: Ints, tokens: Tensor, now: Tensor, window: Tensor, commit: bool
     ) -> Tensor:
@@ -280,7 +284,7 @@ class CausalStreams:
             self._advance(self.waiting.take(some), wait=False)
         known = self._remembered(slots)
         nothing = torch.full((len(slots), 1, len(self.tokenizer.channels)), torch.nan)
-        with torch.no_grad():
+        with torch.inference_mode():
             _, piece, tokens = self.tokens(
                 known,
                 nothing,

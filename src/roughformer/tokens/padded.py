@@ -72,8 +72,12 @@ def encoded_static(encoder: StaticEncoder, static: Tensor) -> Tensor:
             levels = torch.tensor(column.levels, dtype=torch.float64, device=x.device)
             parts.append((x == levels).double())
         else:
+            low, high = (
+                torch.tensor(bound, dtype=torch.float64, device=x.device)
+                for bound in (column.low, column.high)
+            )
             # Comparisons with NaN differ between runtimes: what is not known is put back after.
-            cut = torch.minimum(torch.maximum(x, number(column.low, x)), number(column.high, x))
+            cut = torch.minimum(torch.maximum(x, low), high)
             parts.append(torch.where(x.isnan(), torch.nan, cut))
             if column.unknown:
                 parts.append(x.isnan().double())

@@ -285,32 +285,32 @@ class _Words:
         size, window = self.config.context, piece.window
         assert size is not None
         wanted = blocks_of(size)
+        lengths = [1 << bit for bit in range(wanted[0].bit_length())]
+        later = wanted[-2::-1]  # blocks behind the newest one, from the smallest on
+        backs = [sum(wanted[len(wanted) - 1 - i :]) for i in range(len(later))]
+        # Places in the rings of products of 1, 2, 4, ... windows, one ring behind the other.
+        sizes = torch.tensor([*lengths, *later], device=window.device)
+        shift = torch.tensor([0] * len(lengths) + backs, device=window.device)
+        since = window.unsqueeze(1) - shift
+        places = sizes - 1 + torch.remainder(since, sizes)
         rings = old["rings"]
-        block, found, back, length = local, None, 0, 1
-        places, rows = [], []
-        while True:
-            here = length - 1 + window % length  # in the ring of products of this length
-            before = _row(rings, here)
-            if length in wanted:
-                part = block
-                if back:  # nothing was there before the first window
-                    earlier = _row(rings, length - 1 + (window - back) % length)
-                    there = (window >= back).unsqueeze(1)
-                    part = self._levels(torch.where(there, earlier, 0.0))
-                found = part if found is None else multiply(part, found)
-                back += length
-            places.append(here)
-            rows.append(per_stream(piece.ended, as_words(block), before))
-            if length >= wanted[0]:
-                break
-            block, length = multiply(self._levels(before), block), 2 * length
-        new["rings"] = _with_rows(rings, places, rows)
+        kept = at_rows(rings, places)
+        # Nothing was there before the first window.
+        earlier = torch.where((since >= 0).unsqueeze(-1), kept, 0.0)[:, len(lengths) :]
+        blocks = [local]
+        for i in range(len(lengths) - 1):
+            blocks.append(multiply(self._levels(kept[:, i]), blocks[-1]))
+        found = blocks[lengths.index(wanted[-1])]
+        for i in range(len(later)):
+            found = multiply(self._levels(earlier[:, i]), found)
+        rows = torch.stack([as_words(block) for block in blocks], dim=1)
+        rows = per_stream(piece.ended, rows, kept[:, : len(lengths)])
+        new["rings"] = _with_rows(rings, places[:, : len(lengths)], rows)
         here, starts = window % size, old["starts"]
-        kept = per_stream(piece.ended, begin, _row(starts, here))
-        new["starts"] = _with_rows(starts, [here], [kept])
+        begun = per_stream(piece.ended, begin, _row(starts, here))
+        new["starts"] = _with_rows(starts, here.unsqueeze(1), begun.unsqueeze(1))
         oldest = (window - size + 1).clamp(min=0)
         first = per_stream(oldest < window, _row(starts, oldest % size), begin)
-        assert found is not None
         return found, first
 
 
@@ -319,10 +319,9 @@ def _row(x: Tensor, at: Tensor) -> Tensor:
     return at_rows(x, at.unsqueeze(1))[:, 0]
 
 
-def _with_rows(x: Tensor, at: list[Tensor], rows: list[Tensor]) -> Tensor:
-    """``x (B, M, F)`` with each of ``rows (B, F)`` in its place ``at (B,)``."""
-    place = torch.stack(at, dim=1).unsqueeze(-1).expand(-1, -1, x.shape[2])
-    return x.scatter(1, place, torch.stack(rows, dim=1))
+def _with_rows(x: Tensor, at: Tensor, rows: Tensor) -> Tensor:
+    """``x (B, M, F)`` with ``rows (B, N, F)`` in the places ``at (B, N)``."""
+    return x.scatter(1, at.unsqueeze(-1).expand(-1, -1, x.shape[2]), rows)
 
 
 class _Observations:
