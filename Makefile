@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip install --quiet -c constraints.txt
 NATIVE := $(wildcard src/roughformer/signatures/native/*.cpp src/roughformer/signatures/native/*.h) \
 	src/roughformer/signatures/native/build.py src/roughformer/signatures/native/codegen.py \
 	src/roughformer/words.py
@@ -13,12 +14,12 @@ help:  ## what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 20
 
 # The environment is rebuilt only when what it is made of has changed.
-$(VENV)/.installed: pyproject.toml hatch_build.py
+$(VENV)/.installed: pyproject.toml constraints.txt hatch_build.py
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "roughformer needs Python 3.11 or newer: make PYTHON=/path/to/python"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet -e '.[dev]'
+	$(INSTALL) -e '.[dev]'
 	@touch $@
 
 $(VENV)/.native: $(VENV)/.installed $(NATIVE)
@@ -46,16 +47,16 @@ unit: $(VENV)/.native  ## the test suite
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile
 
 $(VENV)/.slow: $(VENV)/.native
-	$(BIN)/python -m pip install --quiet -e '.[slow]'
+	$(INSTALL) -e '.[slow]'
 	@touch $@
 
 slow: $(VENV)/.slow  ## also the tests of a Ray cluster on this machine, whose nodes are killed
 	$(BIN)/pytest -m slow
 
 $(VENV)/.bench: $(VENV)/.native
-	$(BIN)/python -m pip install --quiet -e '.[bench]' setuptools
+	$(INSTALL) -e '.[bench]' setuptools
 	@# iisignature needs numpy while it is built, so it cannot be declared as a dependency
-	@$(BIN)/python -m pip install --quiet --no-build-isolation iisignature || \
+	@$(INSTALL) --no-build-isolation iisignature || \
 		echo "iisignature does not install here; it will be skipped"
 	@touch $@
 
@@ -63,7 +64,7 @@ bench: $(VENV)/.bench  ## speed of the signature engine beside its peers
 	$(BIN)/python benchmarks/signature.py
 
 $(VENV)/.docs: $(VENV)/.native
-	$(BIN)/python -m pip install --quiet -e '.[docs]'
+	$(INSTALL) -e '.[docs]'
 	@touch $@
 
 docs: $(VENV)/.docs  ## HTML documentation in docs/_build/html

@@ -66,14 +66,18 @@ def targets(rows: list[Row]) -> list[tuple[str, str, bool]]:
             met = value >= limit if least else value <= limit
             found.append((target, f"{value:.2f}x{more}", met))
 
-    for task, least in (("sine", 7), ("hr", 7), ("long", 7), ("wide2", 2.5), ("wide3", 2.5)):
-        fresh = ratio(task, "pysiglib", "roughformer_fresh")
-        more = "" if fresh is None else f" (new result each call: {fresh:.2f}x)"
+    least = {"sine": (7, 5), "hr": (7, 5), "long": (7, 5), "wide2": (2.5,) * 2, "wide3": (2.5,) * 2}
+    for task, (least_reused, least_fresh) in least.items():
         value = ratio(task, "pysiglib", "roughformer")
-        say(f"{task}: at least {least}x faster than pySigLib", value, least, True, more)
+        say(f"{task}: at least {least_reused}x faster than pySigLib", value, least_reused, True)
+        value = ratio(task, "pysiglib", "roughformer_fresh")
+        reused = ratio(task, "roughformer_fresh", "roughformer")
+        more = "" if reused is None else f" ({reused:.2f}x the time of a reused one)"
+        target = f"{task}: at least {least_fresh}x faster with a new result each call"
+        say(target, value, least_fresh, True, more)
     for task in ("sine", "hr", "long"):
-        fresh = ratio(task, "roughformer_fresh", "floor_fresh")
-        more = "" if fresh is None else f" (new result each call, to its floor: {fresh:.2f}x)"
+        fresh = ratio(task, "roughformer_fresh", "floor")
+        more = "" if fresh is None else f" (new result each call: {fresh:.2f}x)"
         value = ratio(task, "roughformer", "floor")
         say(f"{task}: at most 1.8x the floor", value, 1.8, False, more)
     for task in ("sine", "hr", "long", "wide2", "wide3"):

@@ -46,7 +46,7 @@ class Entry:
 
 
 # Their input or output is not the task's, so "beyond input and output" would mean nothing.
-_OTHER_SIZES = {"floor", "floor_fresh"} | {
+_OTHER_SIZES = {"floor"} | {
     f"roughformer_{name}" for name in ("unequal", "regular", "grid", "signature")
 }
 _PROBE = 16  # a contender is first tried on this part of the series

@@ -87,7 +87,7 @@ def test_the_transformer_is_made_of_the_blocks_of_rformer():
     one = Transformer(config).state_dict()
     torch.manual_seed(0)
     other = RFormer(config).state_dict()
-    assert one.keys() == other.keys()
+    assert one.keys() == other.keys() - {"_extra_state"}
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 

@@ -4,9 +4,11 @@ import json
 import subprocess
 import sys
 import tomllib
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 import roughformer as rf
 
@@ -61,6 +63,22 @@ def test_version_is_the_same_everywhere():
     citation = (ROOT / "CITATION.cff").read_text()
     assert project["version"] == rf.__version__
     assert f"version: {rf.__version__}\n" in citation
+
+
+def test_users_may_have_a_newer_torch_than_the_one_the_tests_run_with():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    (torch,) = (r for r in map(Requirement, project["dependencies"]) if r.name == "torch")
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    (tested,) = (Requirement(line) for line in lines if line.startswith("torch"))
+    assert version("torch") in tested.specifier
+    assert version("torch") in torch.specifier
+    assert "99.0" in torch.specifier
+
+
+def test_every_install_of_make_heeds_the_constraints():
+    steps = (ROOT / "Makefile").read_text().splitlines()
+    installs = [line for line in steps if "pip install" in line and "--upgrade pip" not in line]
+    assert installs == ["INSTALL := $(BIN)/python -m pip install --quiet -c constraints.txt"]
 
 
 def test_imports_go_one_way():

@@ -12,6 +12,7 @@ from roughformer.lifts import View, ViewLifts, lift_path
 from roughformer.path import Path
 from roughformer.series import SeriesBatch
 from roughformer.signatures import library, native_call
+from roughformer.signatures.buffers import check_out, new_result
 from roughformer.signatures.clock import clock_words
 from roughformer.signatures.features import Layout, check_capacity
 from roughformer.signatures.log_table import log_table
@@ -26,11 +27,9 @@ if TYPE_CHECKING:
 __all__ = [
     "Engine",
     "check_dropping",
-    "check_out",
     "clock_path",
     "compute_tokens",
     "dense_values",
-    "new_result",
     "pad",
     "pick_engine",
     "placed_of",
@@ -108,25 +107,6 @@ def _request(
         threads=threads,
         compute=compute,
     )
-
-
-def new_result(shape: tuple[int, ...], dtype: Any, zero: bool = False) -> npt.NDArray[Any]:
-    """An array to write a result into: it starts at a cache line, so no store straddles two."""
-    # numpy asks the system for huge pages, torch does not: 4x faster to fill when large.
-    size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
-    raw = np.zeros(size + 64, np.uint8) if zero else np.empty(size + 64, np.uint8)
-    start = -raw.ctypes.data % 64
-    return np.asarray(raw[start : start + size].view(dtype).reshape(shape))
-
-
-def check_out(out: Any, shape: tuple[int, ...], dtype: Any) -> None:
-    """``InputError`` unless the kernel may write a result of this shape into ``out``."""
-    good = isinstance(out, np.ndarray) and out.shape == shape and out.dtype == dtype
-    if not good or not out.flags.c_contiguous or not out.flags.writeable:
-        raise InputError(
-            f"out must be a writeable C-contiguous {np.dtype(dtype).name} array of shape {shape}, "
-            f"got {getattr(out, 'dtype', type(out).__name__)} {getattr(out, 'shape', '')}"
-        )
 
 
 def compute_tokens(

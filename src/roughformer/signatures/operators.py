@@ -20,6 +20,7 @@ from roughformer.lifts import Basepoint, Clock, Lift, Time, View
 from roughformer.path import Path
 from roughformer.series import SeriesBatch, UnobservedWarning
 from roughformer.signatures import native_call
+from roughformer.signatures.buffers import new_result
 from roughformer.signatures.clock import clock_words as native_clock_words
 from roughformer.signatures.clocks import path_clock_words, window_clock_words
 from roughformer.signatures.definition import (
@@ -173,9 +174,9 @@ def window_signatures(
     path, _ = _path(values, times, lengths, raw)
     request = _request(path, edges, depth, views, time_unit, basepoint)
     size = _plain_layout(values.shape[2], depth, views, time_unit, basepoint).size
-    out = torch.empty(values.shape[0], edges.shape[1] - 1, size, dtype=values.dtype)
-    native_call.forward(request, out.numpy())
-    return out
+    out = new_result((values.shape[0], edges.shape[1] - 1, size), path.values.dtype)
+    native_call.forward(request, out)
+    return torch.from_numpy(out)
 
 
 @window_signatures.register_fake
@@ -261,9 +262,9 @@ def clock_words(
     clock = Clock(count, spacing, tuple(frequencies) or None)
     cuts = _request(path, edges, 1, "local", 0.0, False).cuts
     shape = (values.shape[0], edges.shape[1] - 1, values.shape[2] * count * 2)
-    out = torch.empty(shape, dtype=values.dtype)
-    native_clock_words(path, cuts, clock, view, out.numpy(), None, path.values.dtype)
-    return out
+    out = new_result(shape, path.values.dtype)
+    native_clock_words(path, cuts, clock, view, out, None, path.values.dtype)
+    return torch.from_numpy(out)
 
 
 @clock_words.register_fake

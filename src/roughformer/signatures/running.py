@@ -11,7 +11,8 @@ from roughformer.checks import whole_number
 from roughformer.errors import CapacityError, InputError
 from roughformer.lifts import View
 from roughformer.signatures import library
-from roughformer.signatures.engine import Engine, check_out, new_result, pick_engine
+from roughformer.signatures.buffers import check_out, new_result
+from roughformer.signatures.engine import Engine, pick_engine
 from roughformer.signatures.features import MAX_DEPTH, over_limit, readable
 from roughformer.words import word_count
 

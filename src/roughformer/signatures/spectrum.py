@@ -16,15 +16,9 @@ from roughformer.errors import InputError
 from roughformer.lifts import Clock
 from roughformer.series import SeriesBatch
 from roughformer.signatures import library
+from roughformer.signatures.buffers import new_result
 from roughformer.signatures.clock import clock_words
-from roughformer.signatures.engine import (
-    Engine,
-    clock_path,
-    dense_values,
-    new_result,
-    pad,
-    pick_engine,
-)
+from roughformer.signatures.engine import Engine, clock_path, dense_values, pad, pick_engine
 from roughformer.signatures.spectrum_plan import Plan, plan_for
 from roughformer.signatures.thinning import Dropping, check_series
 from roughformer.windows import Windows
