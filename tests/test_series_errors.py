@@ -231,8 +231,8 @@ GOOD = [0.0, 1.0, 0.0, 1.0, 2.0]
         ),
         (
             lambda: SeriesBatch.of(np.zeros((3, 4))),
-            "a numpy array of series must be (B, C, L), got shape (3, 4); for B series of one "
-            "channel give x[:, None, :], for one series of shape (L, C) give [x]",
+            "an array of series must be (B, L, C), got shape (3, 4); for B series of one "
+            "channel give x[:, :, None], for one series of shape (L, C) give [x]",
         ),
         (
             lambda: SeriesBatch.of({"t": [0.0], "x": [1.0]}),
@@ -245,8 +245,8 @@ GOOD = [0.0, 1.0, 0.0, 1.0, 2.0]
         ),
         (
             lambda: SeriesBatch.of(3),
-            "expected a SeriesBatch, an array (B, C, L), a torch tensor (B, L, C), a list of 2-D "
-            "arrays or a table, got int",
+            "expected a SeriesBatch, an array (B, L, C), a list of 2-D arrays (L, C) or a table, "
+            "got int",
         ),
     ],
 )

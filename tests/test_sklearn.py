@@ -83,7 +83,9 @@ def test_other_lengths_are_welcome_and_other_channels_are_not():
     assert model.n_features_in_ == 1
     assert model.predict(x[:, :4]).shape == (90,)
     with pytest.raises(InputError, match="fitted to the channels"):
-        model.predict(np.zeros((2, 3, 6)))
+        model.predict(np.zeros((2, 6, 3)))
+    with pytest.raises(InputError, match=r"expected 1 channels, .*; give layout='channels_first'"):
+        model.predict(x[:, None, :])
 
 
 class Wrapped:
@@ -99,7 +101,7 @@ class Wrapped:
 def test_array_likes_are_taken():
     x, y = blobs()
     plain = RFormerClassifier(**FAST).fit(x, y).predict_proba(x)
-    for other in (Wrapped(x), list(x), x.tolist(), x.astype(object), x[:, None, :], tuple(x)):
+    for other in (Wrapped(x), list(x), x.tolist(), x.astype(object), x[:, :, None], tuple(x)):
         found = RFormerClassifier(**FAST).fit(other, list(y)).predict_proba(other)
         np.testing.assert_array_equal(plain, found)
 

@@ -73,10 +73,11 @@ class RFormerEstimator(FittedEstimator):
         y: Any,
         times: Any,
         lengths: Any,
+        layout: str | None,
         groups: Any,
         validation_data: Any,
     ) -> Self:
-        batch = x if isinstance(x, StoredSeries) else as_series(x, times, lengths)
+        batch = x if isinstance(x, StoredSeries) else as_series(x, times, lengths, layout=layout)
         if len(batch) == 0:
             raise InputError("there is nothing to learn from: no series were given")
         if y is None:
@@ -96,7 +97,7 @@ class RFormerEstimator(FittedEstimator):
             if validation_data is None:
                 parts = self._parts(batch, target, groups, seed)
             else:
-                outside, outside_y = held_series(validation_data, self.members)
+                outside, outside_y = held_series(validation_data, self.members, layout)
                 parts = [((batch, target), (outside, self._aim(outside_y, len(outside))))]
                 self.validation_index_ = np.zeros(0, dtype=np.int64)
             # Members answer as one, so they share what goes in and the scale of what comes out.

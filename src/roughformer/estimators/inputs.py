@@ -8,14 +8,24 @@ import numpy as np
 
 from roughformer.errors import InputError
 from roughformer.series import SeriesBatch
+from roughformer.series._convert import is_tensor
+from roughformer.series._layout import layout_of
 
 __all__ = ["as_series"]
 
 
-def as_series(x: Any, times: Any = None, lengths: Any = None) -> SeriesBatch:
+def as_series(
+    x: Any,
+    times: Any = None,
+    lengths: Any = None,
+    *,
+    layout: str | None = None,
+    n_channels: int | None = None,
+) -> SeriesBatch:
     """Anything ``SeriesBatch.of`` takes; also series of one channel as an array ``(B, L)`` or as a
     list of flat sequences, batches of one series (scikit-learn's splits of a ``SeriesBatch``), and
-    whatever numpy can make an array of.
+    whatever numpy can make an array of. ``n_channels``: as many as in training, which settles
+    where ``layout`` would be ambiguous.
     """
     if type(x).__module__.startswith("scipy.sparse"):
         raise InputError(
@@ -35,12 +45,14 @@ def as_series(x: Any, times: Any = None, lengths: Any = None) -> SeriesBatch:
                     f"0 feature(s) (shape={x.shape}) while a minimum of 1 is required: each "
                     "series needs at least one point"
                 )
-            x = x[:, None, :]
+            x, layout = x[:, :, None], "time_first"
     elif _is_list_of_batches(x) and times is None and lengths is None:
         return SeriesBatch.concatenate(x)
     elif _is_list_of_flat(x):
-        x = [_numbers(np.asanyarray(one))[:, None] for one in x]  # masks stay
-    return SeriesBatch.of(x, times, lengths)
+        x, layout = [_numbers(np.asanyarray(one))[:, None] for one in x], "time_first"  # masks stay
+    if isinstance(x, np.ndarray | list | tuple) or is_tensor(x):
+        layout = layout_of(x, layout, times=times, n_channels=n_channels)
+    return SeriesBatch.of(x, times, lengths, layout=layout)
 
 
 def _is_array(x: Any) -> bool:

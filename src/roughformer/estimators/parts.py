@@ -22,14 +22,14 @@ Part = tuple[Series, Tensor]  # series and their targets
 _MOST_HELD = 4096  # series of a store that validate: they are in memory
 
 
-def held_series(validation_data: Any, members: Any) -> tuple[Series, Any]:
+def held_series(validation_data: Any, members: Any, layout: str | None) -> tuple[Series, Any]:
     """The series of ``validation_data`` and their targets as given."""
     if not isinstance(validation_data, tuple | list) or not 2 <= len(validation_data) <= 3:
         raise InputError("validation_data must be (X, y), (X, y, times) or None")
     if members != 1:
         raise InputError("members hold out a part each: leave validation_data out")
     held_x, held_y, *rest = validation_data
-    held = held_x if isinstance(held_x, StoredSeries) else as_series(held_x, *rest)
+    held = held_x if isinstance(held_x, StoredSeries) else as_series(held_x, *rest, layout=layout)
     held_y = held.labels if held_y is None else held_y
     if held_y is None:
         raise InputError("validation_data needs targets: (X, y), or series with labels")
