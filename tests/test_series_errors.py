@@ -284,3 +284,19 @@ def test_the_first_wrong_point_is_found_wherever_the_slices_fall(n_points, piece
             return
         with pytest.raises(InputError, match=f"{place}\\b"):
             SeriesBatch(times, values, offsets)
+
+
+def test_a_tensor_that_requires_a_gradient_is_not_detached_in_silence():
+    torch = pytest.importorskip("torch")
+    x = torch.zeros(2, 5, 1, requires_grad=True)
+    calls = (
+        lambda: SeriesBatch.of(x),
+        lambda: SeriesBatch.from_tensor(x),
+        lambda: SeriesBatch.of(list(x)),
+        lambda: SeriesBatch.of(x.detach(), times=x[0, :, 0].cumsum(0)),
+        lambda: SeriesBatch.of(x.detach(), labels=x[:, 0, 0]),
+    )
+    for call in calls:
+        with pytest.raises(InputError, match=r"must not require a gradient.*x\.detach\(\)"):
+            call()
+    assert SeriesBatch.of(x.detach()).n_points == 10

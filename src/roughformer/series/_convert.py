@@ -69,7 +69,12 @@ def as_array(x: Any, what: str) -> npt.NDArray[Any]:
     if is_tensor(x):
         if str(x.layout) != "torch.strided":
             raise InputError(f"{what} must be a dense tensor, got {x.layout}; use x.to_dense()")
-        x = x.detach().cpu()
+        if x.requires_grad:
+            raise InputError(
+                f"{what} must not require a gradient, which would be lost here; detach them with "
+                "x.detach(), or use rf.multiview_signature, which is differentiable"
+            )
+        x = x.cpu()
         # bfloat16 has no numpy counterpart; float32 holds each of its values.
         x = (x.float() if str(x.dtype) == "torch.bfloat16" else x).resolve_conj().numpy()
     if isinstance(x, np.ma.MaskedArray) and np.any(x.mask):

@@ -122,7 +122,8 @@ def multiview_signature(
     are padded with zeros.
     """
     _refuse_what_would_be_lost(x)
-    batch = SeriesBatch.of(x, times, lengths, layout=layout)
+    # Gradients flow through the tensor itself, which _tokens is given beside the batch.
+    batch = SeriesBatch.of(x.detach() if is_tensor(x) else x, times, lengths, layout=layout)
     if layout == "channels_first" and is_tensor(x):
         x = x.transpose(1, 2)  # gradients flow back through it
     features = layout_of(batch.channels, depth, views, lifts, transform, basis)
