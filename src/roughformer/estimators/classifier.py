@@ -1,5 +1,6 @@
 """RFormerClassifier."""
 
+from collections.abc import Mapping
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -191,6 +192,7 @@ class RFormerClassifier(ClassifierMixin, RFormerEstimator):  # type: ignore[misc
         times: Any = None,
         lengths: Any = None,
         layout: str | None = None,
+        columns: Mapping[str, Any] | None = None,
         groups: Any = None,
         validation_data: tuple[Any, ...] | None = None,
     ) -> Self:
@@ -201,9 +203,12 @@ class RFormerClassifier(ClassifierMixin, RFormerEstimator):  # type: ignore[misc
         that shorter series do not have. ``groups (B,)``: no group is both trained on and validated
         on. ``validation_data``: ``(X, y)`` or ``(X, y, times)`` instead of a part of the training
         series. ``layout``: ``"time_first"``, arrays are ``(B, L, C)``, or ``"channels_first"``,
-        ``(B, C, L)``; None is time first where that is no guess.
+        ``(B, C, L)``; None is time first where that is no guess. ``columns``: what the columns of a
+        table mean, by the argument names of ``SeriesBatch.from_table``; others are guessed as by
+        ``SeriesBatch.of``, and ``predict`` reads tables in the same way. ``y`` and ``groups`` of
+        pandas are aligned by their index with the ids of the series.
         """
-        return self._fit(X, y, times, lengths, layout, groups, validation_data)
+        return self._fit(X, y, times, lengths, layout, columns, groups, validation_data)
 
     def predict_proba(
         self,

@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from roughformer.errors import CheckpointError, InputError
-from roughformer.estimators.inputs import as_series
+from roughformer.estimators.inputs import aligned, as_series
 from roughformer.estimators.presets import preset
 from roughformer.estimators.stored import from_plain, to_plain
 from roughformer.explain import Explanation, explain
@@ -51,7 +51,10 @@ class FittedEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _series(self, x: Any, times: Any, lengths: Any, layout: str | None = None) -> SeriesBatch:
         check_is_fitted(self, "predictor_")
-        return as_series(x, times, lengths, layout=layout, n_channels=self.n_features_in_)
+        known = self.predictor_.facts.get("data")
+        return as_series(
+            x, times, lengths, layout=layout, n_channels=self.n_features_in_, known=known
+        )
 
     def _labelled(
         self, x: Any, y: Any, times: Any, lengths: Any, layout: str | None
@@ -60,7 +63,7 @@ class FittedEstimator(BaseEstimator):  # type: ignore[misc]
         batch = self._series(x, times, lengths, layout)
         if y is None and batch.labels is None:
             raise InputError("score needs y, or series with labels")
-        return batch, batch.labels if y is None else y
+        return batch, batch.labels if y is None else aligned(y, batch)
 
     def _run(self, what: str, x: Any, times: Any, lengths: Any, layout: str | None = None) -> Any:
         batch = self._series(x, times, lengths, layout)

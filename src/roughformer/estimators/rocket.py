@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from roughformer.checks import whole_number
 from roughformer.errors import InputError
-from roughformer.estimators.inputs import as_series
+from roughformer.estimators.inputs import aligned, as_series
 from roughformer.path import values_at
 from roughformer.series import SeriesBatch
 from roughformer.targets import check_all_known, check_numbers, known_labels, share_equal
@@ -266,7 +266,7 @@ def _others_left_alone() -> Iterator[None]:
 
 
 def _given(y: Any, batch: SeriesBatch) -> Any:
-    given = batch.labels if y is None else y
+    given = batch.labels if y is None else aligned(y, batch)
     if given is None:
         raise InputError("the target y is None; give y, or series with labels")
     shape = np.shape(given)

@@ -176,6 +176,10 @@ class SeriesBatch(Storage):
             it is meant.
         **options
             Names, ids and labels as in ``Extras``, or the columns of a table as in ``from_table``.
+            Columns of a table that are not named are guessed: ids and times by usual names
+            (``id``, ``patient``, ``time``, ``timestamp``, ...), ``label`` is the label, ``channel``
+            and ``value`` make a long table, and the others are channels. A pandas frame may have
+            the index (id, time), or (id, time, channel) and one column of values.
         """
         if isinstance(x, SeriesBatch):
             if times is not None or lengths is not None or options:
@@ -205,12 +209,8 @@ class SeriesBatch(Storage):
         if _table.is_table(x):
             if times is not None or lengths is not None:
                 raise InputError("the times of a table are a column: give its name as time=")
-            if "time" not in options or "series_id" not in options:
-                raise InputError(
-                    "a table needs the names of its columns as series_id= (None: one series) and "
-                    "time=; see SeriesBatch.from_table"
-                )
-            return cls.from_table(x, **options)
+            data, roles = _table.with_roles(x, options)
+            return cls.from_table(data, **roles)
         raise InputError(
             "expected a SeriesBatch, an array (B, L, C), a list of 2-D arrays (L, C) or a table, "
             f"got {type(x).__name__}"
@@ -330,7 +330,19 @@ class SeriesBatch(Storage):
         """``(B, C)``: True where a channel is never observed in a series."""
         return _fill.unobserved(self._values, self._offsets)
 
-    # On disk
+    # Other forms, and on disk
+
+    def to_pandas(
+        self, *, series_id: str = "series_id", time: str = "time", label: str = "label"
+    ) -> Any:
+        """Return a pandas DataFrame with the index (``series_id``, ``time``).
+
+        It has a row for each point and a column for each channel; static covariates and labels are
+        columns too, repeated in each row of their series. Series without ids are numbered.
+        ``SeriesBatch.of`` reads the frame back, with ``static=batch.static_names`` if it has any.
+        """
+        table = _table.to_table(self, series_id=series_id, time=time, label=label)
+        return table.to_pandas().set_index([series_id, time])
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """One Parquet file, a row per point: series number, time, then one column per channel.
