@@ -34,6 +34,8 @@ _FEW = 10  # rows that may be numbered by chance
 
 def is_table(x: object) -> bool:
     """Whether ``to_arrow`` can read it; imports neither pandas nor polars."""
+    if type(x).__module__.startswith("scipy."):  # one kind of sparse matrix is a dict
+        return False
     return isinstance(x, pa.Table | pa.RecordBatch | Mapping) or _frame_kind(x) is not None
 
 
