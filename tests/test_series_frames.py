@@ -181,6 +181,16 @@ def test_predict_reads_a_frame_as_fit_did(tmp_path):
         model.predict(table.drop(columns="spo2"))
 
 
+def test_predict_takes_the_columns_that_the_model_knows_and_leaves_others():
+    table = frame()
+    more = table.assign(note="new", age=40.0)
+    batch = SeriesBatch.of(more.drop(columns="note"), static=["age"])
+    model = quick(static=("age",)).fit(batch, np.arange(12.0))
+    np.testing.assert_array_equal(model.predict(more), model.predict(batch))
+    features = rf.SignatureTransformer().fit(table)
+    np.testing.assert_array_equal(features.transform(more), features.transform(table))
+
+
 def test_columns_are_named_rightly_or_refused():
     with pytest.raises(InputError, match="unknown key 'id'; known are series_id, time"):
         quick().fit(frame(), np.arange(12), columns={"id": "patient"})

@@ -51,7 +51,11 @@ class FittedEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _series(self, x: Any, times: Any, lengths: Any, layout: str | None = None) -> SeriesBatch:
         check_is_fitted(self, "predictor_")
-        known = self.predictor_.facts.get("data")
+        encoder = self.predictor_.encoder
+        known = {
+            "channels": encoder.channels,
+            "static": tuple(getattr(encoder, "config", encoder).static),
+        } | self.predictor_.facts.get("data", {})
         return as_series(
             x, times, lengths, layout=layout, n_channels=self.n_features_in_, known=known
         )

@@ -118,7 +118,10 @@ class SignatureTransformer(TransformerMixin, BaseEstimator):  # type: ignore[mis
         Of a pandas DataFrame they are a DataFrame with the ids of the series as its index.
         """
         check_is_fitted(self, "n_windows_")
-        batch = as_series(X, times, lengths, layout=layout, n_channels=self.n_features_in_)
+        batch = as_series(
+            X, times, lengths, layout=layout, n_channels=self.n_features_in_,
+            known={"channels": self._layout.channels},
+        )  # fmt: skip
         return self._features(X, batch)
 
     def fit_transform(
