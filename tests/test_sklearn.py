@@ -84,7 +84,7 @@ def test_other_lengths_are_welcome_and_other_channels_are_not():
     assert model.predict(x[:, :4]).shape == (90,)
     with pytest.raises(InputError, match="fitted to the channels"):
         model.predict(np.zeros((2, 6, 3)))
-    with pytest.raises(InputError, match=r"expected 1 channels, .*; give layout='channels_first'"):
+    with pytest.raises(InputError, match=r"expected 1 channel, .*; give layout='channels_first'"):
         model.predict(x[:, None, :])
 
 

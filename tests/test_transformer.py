@@ -125,6 +125,7 @@ def test_frames_in_give_frames_out_with_the_ids_as_index():
     assert wrapped.columns.tolist() == model.get_feature_names_out().tolist()
     with pytest.raises(InputError, match="y must be in the order of the series"):
         model.fit(table, pd.Series([1, 0], list("ab")))
+    model.fit(table, pd.Series([1, 0]))  # by position
 
 
 def test_what_does_not_fit_the_training_series_is_refused():

@@ -8,7 +8,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from roughformer.errors import InputError
-from roughformer.estimators.inputs import aligned, as_series
+from roughformer.estimators.inputs import as_series
 from roughformer.lifts import Lifts, View
 from roughformer.series import SeriesBatch
 from roughformer.signatures.api import multiview_signature
@@ -161,8 +161,7 @@ class SignatureTransformer(TransformerMixin, BaseEstimator):  # type: ignore[mis
     def _fit(self, batch: SeriesBatch, y: Any) -> None:
         if len(batch) == 0:
             raise InputError("there is nothing to learn from: no series were given")
-        in_order = aligned(y, batch)
-        if in_order is not y and not in_order.index.equals(y.index):
+        if hasattr(y, "iloc") and batch.ids is not None and _is_permuted(y.index, batch.ids):
             raise InputError(
                 "y must be in the order of the series, because a pipeline matches them by "
                 "position; give y.loc[batch.ids] with batch = rf.SeriesBatch.of(X)"
@@ -195,3 +194,11 @@ class SignatureTransformer(TransformerMixin, BaseEstimator):  # type: ignore[mis
         import pandas as pd
 
         return pd.DataFrame(features, index=batch.ids, columns=self.get_feature_names_out())
+
+
+def _is_permuted(index: Any, ids: npt.NDArray[Any]) -> bool:
+    """Whether a pandas index has the ids in another order."""
+    if len(index) != len(ids) or not index.is_unique:
+        return False
+    places = index.get_indexer(ids)
+    return bool((places >= 0).all() and (np.diff(places) != 1).any())

@@ -52,7 +52,7 @@ def layout_of(
         if channels != {n_channels} and other == {n_channels}:
             transposed = "channels_first" if chosen == "time_first" else "time_first"
             raise InputError(
-                f"expected {n_channels} channels, but {_readings(x, shapes)}; "
+                f"expected {_count(n_channels, 'channel')}, but {_readings(x, shapes)}; "
                 f"give layout={transposed!r}"
             )
         return chosen  # or neither fits, which is refused where names are compared
