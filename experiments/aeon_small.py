@@ -82,8 +82,6 @@ def load(name: str, part: str, limit: int | None, unequal: bool) -> tuple[Any, n
         chosen = np.unique(np.linspace(0, len(y) - 1, limit).astype(int))
         x, y = [x[i] for i in chosen], y[chosen]
         x = np.stack(x) if len({one.shape for one in x}) == 1 else x
-    if isinstance(x, list):
-        x = rf.SeriesBatch.from_arrays(x, layout="channels_first")
     return x, y, use_padded
 
 
@@ -91,6 +89,8 @@ def run(name: str, model: str, seed: int, options: argparse.Namespace) -> dict[s
     make, unequal = MODELS[model]
     x, y, padded = load(name, "TRAIN", options.limit, unequal)
     x_test, y_test, _ = load(name, "TEST", options.limit, unequal)
+    if unequal:  # ours
+        x, x_test = (rf.SeriesBatch.of(part, layout="channels_first") for part in (x, x_test))
     estimator = make(options, seed)
     if model == "majority":
         x, x_test = np.zeros((len(y), 1)), np.zeros((len(y_test), 1))

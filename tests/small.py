@@ -11,7 +11,9 @@ TINY = {
 
 
 def walks(n=24, channels=2, length=16, seed=0):
-    return np.random.default_rng(seed).normal(size=(n, channels, length)).cumsum(axis=2)
+    """``(n, length, channels)``."""
+    steps = np.random.default_rng(seed).normal(size=(n, channels, length))
+    return steps.cumsum(axis=2).transpose(0, 2, 1)
 
 
 def ragged(n=24, seed=0):

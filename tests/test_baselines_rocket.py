@@ -64,13 +64,14 @@ def test_on_even_series_it_is_aeons_transform_and_ridge():
 
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(30, 1, 50)).cumsum(axis=2), np.arange(30) % 3
-    ours = RocketClassifier(**FEW).fit(x, y)
+    ours = RocketClassifier(**FEW).fit(x, y, layout="channels_first")
     seed = int(np.random.RandomState(0).randint(2**31 - 1))
     features = np.asarray(MiniRocket(168, random_state=seed).fit_transform(x.astype(np.float32)))
     scaler = StandardScaler().fit(features)
     ridge = RidgeClassifierCV(alphas=np.logspace(-3, 3, 10)).fit(scaler.transform(features), y)
     expected = ridge.decision_function(scaler.transform(features))
-    np.testing.assert_allclose(ours.decision_function(x), expected, rtol=1e-3, atol=1e-3)
+    found = ours.decision_function(x, layout="channels_first")
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3)
 
 
 def test_the_grid_has_the_median_length_or_the_wish(fitted):
@@ -149,12 +150,12 @@ def test_a_level_far_above_what_varies_does_not_hide_it():
 
 def test_arrays_times_and_lengths_are_taken():
     rng = np.random.default_rng(0)
-    x, t = rng.normal(size=(12, 1, 30)), np.sort(rng.uniform(0, 1, (12, 30)), axis=1)
+    x, t = rng.normal(size=(12, 30, 1)), np.sort(rng.uniform(0, 1, (12, 30)), axis=1)
     y = np.arange(12) % 2
     lengths = np.full(12, 25)
     net = RocketClassifier(**FEW).fit(x, y, times=t, lengths=lengths)
     assert net.n_points_ == 25
-    same = rf.SeriesBatch.from_tensor(x.transpose(0, 2, 1), t, lengths)
+    same = rf.SeriesBatch.from_tensor(x, t, lengths)
     np.testing.assert_array_equal(net.predict(x, t, lengths), net.predict(same))
 
 
@@ -186,13 +187,13 @@ def test_what_cannot_be_is_refused_with_words(fitted):
     with pytest.raises(InputError, match="no series were given"):
         RocketClassifier().fit([], [])
     with pytest.raises(InputError, match="was fitted to the channels"):
-        fitted.predict(np.zeros((1, 1, 20)))
+        fitted.predict(np.zeros((1, 20, 1)))
     other = waves(2)
     other = rf.SeriesBatch(other.times, other.values, other.offsets, channels=("b", "a"))
     with pytest.raises(InputError, match=r"these series have \['b', 'a'\]"):
         fitted.predict(other)
     with pytest.raises(InputError, match="the target y is None"):
-        RocketRegressor().fit(np.zeros((2, 1, 20)))
+        RocketRegressor().fit(np.zeros((2, 20, 1)))
 
 
 def test_without_aeon_it_says_what_to_install(monkeypatch):

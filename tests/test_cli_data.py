@@ -179,3 +179,17 @@ def test_a_damaged_gzip_is_one_error(tmp_path):
     file.write_bytes(gzip.compress(WIDE.encode())[:-12])
     with pytest.raises(InputError, match="cannot be read"):
         read_data(file, Columns(), target="died")
+
+
+def test_a_kept_index_is_no_channel_and_a_running_number_is_pointed_out(tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rows = np.arange(12)
+    table = pa.table(
+        {"id": rows // 6, "t": rows % 6, "x": np.sin(rows), "__index_level_0__": rows, "row": rows}
+    )
+    pq.write_table(table, tmp_path / "x.parquet")
+    with pytest.warns(UserWarning, match="channel 'row' is a running number of the rows"):
+        data = read_data(tmp_path / "x.parquet", Columns())
+    assert data.columns == Columns("id", "t", channels=("x", "row"))

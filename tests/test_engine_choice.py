@@ -16,7 +16,7 @@ from pathlib import Path
 from roughformer.signatures.native import build
 build.library_path = lambda: Path("/nowhere/libroughformer.so")
 import numpy as np, roughformer as rf
-x = np.random.default_rng(0).normal(size=(3, 2, 20))
+x = np.random.default_rng(0).normal(size=(3, 20, 2))
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     first = rf.multiview_signature(x, 4, 3)
@@ -36,7 +36,7 @@ def test_without_the_library_the_twin_serves_with_one_warning(tmp_path):
     count, warning = done.stdout.splitlines()[:2]
     assert count == "1 torch"
     assert "install a C++ compiler" in warning
-    x = np.random.default_rng(0).normal(size=(3, 2, 20))
+    x = np.random.default_rng(0).normal(size=(3, 20, 2))
     np.testing.assert_allclose(np.load(out), rf.multiview_signature(x, 4, 3), atol=1e-12)
 
 

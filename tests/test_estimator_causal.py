@@ -33,12 +33,12 @@ def test_the_past_does_not_depend_on_the_future(model):
     options = TINY | {"windows": rf.Windows.by_points(4), "causal": True, "model": model}
     found = RFormerRegressor(**options).fit(x, np.arange(24.0))
     other = x.copy()
-    other[:, :, 9:] = 5 * np.random.default_rng(1).normal(size=other[:, :, 9:].shape)
+    other[:, 9:] = 5 * np.random.default_rng(1).normal(size=other[:, 9:].shape)
     seen = 2 if model == "rformer" else 9
     for full, changed, cut in zip(
         found.predict_windows(x),
         found.predict_windows(other),
-        found.predict_windows(x[:, :, :9]),
+        found.predict_windows(x[:, :9]),
         strict=True,
     ):
         np.testing.assert_allclose(changed[1][:seen], full[1][:seen], atol=1e-5)
@@ -81,7 +81,7 @@ def test_targets_of_samples_are_not_used_while_samples_are_dropped():
 
 def test_a_causal_model_of_incomplete_series_does_not_see_the_future():
     rng = np.random.default_rng(1)
-    x = rng.standard_normal((10, 2, 60)).cumsum(axis=2)
+    x = rng.standard_normal((10, 60, 2)).cumsum(axis=1)
     x[rng.random(x.shape) < 0.3] = np.nan
     t = np.cumsum(rng.uniform(0.5, 1.5, (10, 60)), axis=1)
     options = {"windows": rf.Windows.by_duration(7.0), "causal": True, "epochs": 1, "d_model": 8}
@@ -90,7 +90,7 @@ def test_a_causal_model_of_incomplete_series_does_not_see_the_future():
     before = model.predict_windows(x, times=t)
     changed = x.copy()
     for b in range(10):
-        changed[b, :, t[b] > before[b][0][3]] += 5
+        changed[b, t[b] > before[b][0][3]] += 5
     after = model.predict_windows(changed, times=t)
     for (_, p), (_, q) in zip(before, after, strict=True):
         assert np.allclose(p[:4], q[:4], atol=1e-6)
@@ -137,7 +137,7 @@ def test_series_of_equal_span_have_as_many_automatic_windows_causal_or_not():
 
 
 def test_series_of_one_point_have_one_automatic_window():
-    x = walks(24, length=1)
+    x = list(walks(24, length=1))
     model = RFormerRegressor(**(TINY | {"windows": "auto", "causal": True})).fit(x, np.arange(24.0))
     assert [len(ends) for ends, _ in model.predict_windows(x)] == [1] * 24
 
@@ -155,7 +155,7 @@ STEPS = {"causal": True, "warp": 0.3, "epochs": 1}
 @pytest.mark.parametrize("kind", [RFormerClassifier, RFormerRegressor])
 def test_warped_series_would_leave_the_targets_of_their_windows(kind, windows, words):
     rule = windows if isinstance(windows, rf.Windows) else rf.Windows.of(windows)
-    most = rule.place(rf.SeriesBatch.from_numpy3d(walks())).most
+    most = rule.place(rf.SeriesBatch.from_tensor(walks())).most
     y = np.arange(24 * most).reshape(24, most) % 2
     y = y if kind is RFormerClassifier else y[..., None]
     options = TINY | STEPS | {"windows": windows}
@@ -167,7 +167,7 @@ def test_warped_series_would_leave_the_targets_of_their_windows(kind, windows, w
 
 @pytest.mark.parametrize("windows", [4, rf.Windows.by_points(4)])
 def test_windows_by_count_and_by_points_hold_the_same_observations_when_warped(windows):
-    series = rf.SeriesBatch.from_numpy3d(walks())
+    series = rf.SeriesBatch.from_tensor(walks())
     slow = series.with_times(series.times * 1.3)
     rule = rf.Windows.of(windows)
     for b in range(3):

@@ -35,7 +35,7 @@ def test_labels_come_back_as_they_were_given(names, tmp_path):
 
 
 def test_labels_of_the_batch_are_used_where_none_are_given():
-    batch = rf.SeriesBatch.from_numpy3d(walks(), labels=np.arange(24) % 2)
+    batch = rf.SeriesBatch.from_tensor(walks(), labels=np.arange(24) % 2)
     one = RFormerClassifier(**TINY).fit(batch)
     other = RFormerClassifier(**TINY).fit(walks(), np.arange(24) % 2)
     np.testing.assert_array_equal(one.predict_proba(batch), other.predict_proba(batch))
@@ -127,7 +127,7 @@ def test_a_class_that_was_not_trained_counts_as_missed():
 @pytest.mark.parametrize("kind", [RFormerClassifier, RFormerRegressor])
 def test_without_y_the_score_is_of_the_labels_of_the_series(kind):
     y = np.arange(24) % 2
-    batch = rf.SeriesBatch.from_numpy3d(walks(), labels=y)
+    batch = rf.SeriesBatch.from_tensor(walks(), labels=y)
     model = kind(**TINY).fit(batch)
     assert model.score(batch) == model.score(batch, None) == model.score(walks(), y)
     with pytest.raises(InputError, match="score needs y, or series with labels"):

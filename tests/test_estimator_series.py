@@ -49,7 +49,7 @@ def test_no_series_have_no_predictions():
 
 def test_static_covariates_are_used_only_if_asked_for():
     def batch(static):
-        return rf.SeriesBatch.from_numpy3d(walks(), static=static, static_names=("age", "answer"))
+        return rf.SeriesBatch.from_tensor(walks(), static=static, static_names=("age", "answer"))
 
     static = np.random.default_rng(0).normal(size=(24, 2))
     static[3, 0] = np.nan

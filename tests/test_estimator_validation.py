@@ -122,7 +122,7 @@ def test_a_validation_part_without_targets_is_told_and_the_last_weights_are_kept
 
 
 def test_targets_known_only_where_no_window_is_are_not_known():
-    x = [walks(1, length=n)[0].T for n in [17] + [5] * 29]  # four windows, and one
+    x = [walks(1, length=n)[0] for n in [17] + [5] * 29]  # four windows, and one
     y = np.full((30, 4), np.nan)
     y[0], y[1:, 0] = [0, 1, 0, 1], 1
     held = np.full((5, 4), np.nan)

@@ -50,8 +50,8 @@ def causal_ragged():
 
 def numbers(n=30, m=2, seed=0):
     rng = np.random.default_rng(seed)
-    values = rng.normal(size=(n, 2, 20)).cumsum(axis=2)
-    return values, values[:, :, -1] @ rng.normal(size=(2, m)) * 10 + 50
+    values = rng.normal(size=(n, 2, 20)).cumsum(axis=2).transpose(0, 2, 1)
+    return values, values[:, -1] @ rng.normal(size=(2, m)) * 10 + 50
 
 
 def total(explanation):
@@ -247,7 +247,7 @@ def test_a_window_hides_the_spectra_that_lie_in_it_by_half(rates):
 def test_static_covariates_are_explained_where_the_model_takes_them():
     values, _ = numbers(60)
     static = np.random.default_rng(1).normal(size=(60, 2))
-    batch = rf.SeriesBatch.from_numpy3d(values, static=static, static_names=("age", "noise"))
+    batch = rf.SeriesBatch.from_tensor(values, static=static, static_names=("age", "noise"))
     model = RFormerRegressor(**(TINY | {"static": ("age",), "epochs": 10}))
     model.fit(batch, 30 * static[:, 0])
     found = model.explain(batch)
@@ -273,7 +273,7 @@ def test_the_baseline_transformer_is_explained_sample_by_sample():
 )
 def test_words_add_up_for_every_kind_of_model(kind, options):
     values, _ = numbers()
-    values[:, :, 1:-1][np.random.default_rng(0).random((30, 2, 18)) < 0.6] = np.nan
+    values[:, 1:-1][np.random.default_rng(0).random((30, 18, 2)) < 0.6] = np.nan
     model = kind(**(TINY | options)).fit(values, np.arange(30) % 2)
     found = model.explain(values[:4], n_words=None)
     for e, said in zip(found, model.predict(values[:4]), strict=True):
@@ -328,7 +328,7 @@ def test_wrong_wishes_are_refused_with_words(trained):
     with pytest.raises(InputError, match="n_words must be a whole number >= 0"):
         trained.explain(batch, n_words=-1)
     with pytest.raises(InputError, match="fitted to the channels"):
-        trained.explain(np.zeros((1, 2, 9)))
+        trained.explain(np.zeros((1, 9, 2)))
     values, y = numbers(m=1)
     model = RFormerRegressor(**TINY).fit(values, y[:, 0])
     for wrong in (1, -1, True, "x0"):
@@ -370,9 +370,9 @@ def test_feature_channels_of_samples():
 @pytest.mark.parametrize("causal", [False, True])
 def test_words_of_the_wide_networks_and_of_the_spectrum_add_up(causal):
     rng = np.random.default_rng(0)
-    values = rng.standard_normal((24, 3, 40)).cumsum(axis=2)
+    values = rng.standard_normal((24, 40, 3)).cumsum(axis=1)
     sparse = np.where(rng.random(values.shape) < 0.7, np.nan, values)
-    y = (values[:, 0].mean(axis=1) > 0).astype(int)
+    y = (values[:, :, 0].mean(axis=1) > 0).astype(int)
     options = {"windows": 4, "d_model": 16, "n_heads": 2, "epochs": 3, "random_state": 0}
     for x, more in ((sparse, {"causal": causal}), (values, {"spectrum": "linear"})):
         model = RFormerClassifier(**options, **more).fit(x, y)

@@ -68,7 +68,7 @@ def test_a_model_says_that_it_must_see_series_first():
 def test_scaling_comes_from_a_loader_a_batch_or_a_dict_alike():
     series = padded()
     loader = [
-        tuple(part[:3] for part in series) + (torch.zeros(3),),
+        (*(part[:3] for part in series), torch.zeros(3)),
         dict(zip(("values", "times", "lengths"), (part[3:] for part in series), strict=True)),
     ]
     models = []

@@ -8,7 +8,7 @@ import torch
 
 import roughformer as rf
 
-X = np.random.default_rng(0).normal(size=(2, 2, 12)).cumsum(axis=2)
+X = np.random.default_rng(0).normal(size=(2, 12, 2)).cumsum(axis=1)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import datetime as dt
 import pickle
+import re
 import subprocess
 import sys
 import tracemalloc
@@ -105,12 +106,11 @@ def test_the_padding_of_a_tensor_is_cut_off_and_never_looked_at():
     assert SeriesBatch.from_tensor(x, [0, 1, 2], [2, 3]).times.tolist() == [0, 1, 0, 1, 2]
 
 
-def test_a_contiguous_tensor_is_shared_not_copied_and_its_gradient_is_left_alone():
+def test_a_contiguous_tensor_is_shared_not_copied():
     torch = pytest.importorskip("torch")
-    x = torch.randn(2, 3, 2, requires_grad=True)
+    x = torch.randn(2, 3, 2)
     batch = SeriesBatch.from_tensor(x)
     assert batch.values.ctypes.data == x.data_ptr()
-    assert x.requires_grad
     assert SeriesBatch.from_tensor(x.to(torch.bfloat16)).values.dtype == np.float32
 
 
@@ -268,16 +268,45 @@ def test_of_recognises_each_kind_of_input():
     x = np.random.default_rng(0).normal(size=(2, 3, 4))  # (B, C, L)
     batch = SeriesBatch.from_numpy3d(x)
     assert SeriesBatch.of(batch) is batch
-    assert SeriesBatch.of(x).equals(batch)
-    assert SeriesBatch.of(torch.tensor(x).transpose(1, 2)).equals(batch)
-    assert SeriesBatch.of(list(x.transpose(0, 2, 1))).equals(batch)
-    assert SeriesBatch.of(list(x), layout="channels_first").equals(batch)
-    assert SeriesBatch.of(x, lengths=[4, 2]).lengths.tolist() == [4, 2]
+    time_first = x.transpose(0, 2, 1)
+    for array in (time_first, torch.tensor(time_first), list(time_first), time_first.tolist()):
+        assert SeriesBatch.of(array).equals(batch)
+        assert SeriesBatch.of(array, layout="time_first").equals(batch)
+    for array in (x, torch.tensor(x), list(x), x.tolist()):
+        assert SeriesBatch.of(array, layout="channels_first").equals(batch)
+    assert SeriesBatch.of(time_first, lengths=[4, 2]).lengths.tolist() == [4, 2]
     objects = np.empty(2, dtype=object)
     objects[:] = [x[0].T, x[1].T[:2]]
     assert SeriesBatch.of(objects).lengths.tolist() == [4, 2]
     table = pa.table({"t": [0, 1], "y": [1.0, 2.0]})
     assert SeriesBatch.of(table, series_id=None, time="t").channels == ("y",)
+
+
+def test_more_channels_than_points_are_refused_with_both_readings():
+    torch = pytest.importorskip("torch")
+    x = np.zeros((137, 3, 206))
+    readings = (
+        "206 channels of 3 points as 'time_first' (B, L, C), and 3 channels of 206 points as "
+        "'channels_first' (B, C, L). Give layout='time_first' or layout='channels_first'"
+    )
+    for array in (x, torch.tensor(x)):
+        with pytest.raises(InputError, match=re.escape(readings)):
+            SeriesBatch.of(array)
+    assert SeriesBatch.of(x, layout="time_first").n_channels == 206
+    assert SeriesBatch.of(x, layout="channels_first").n_channels == 3
+    listed = "shape (3, 206) of series 0 is 206 channels of 3 points as 'time_first' (L, C)"
+    with pytest.raises(InputError, match=re.escape(listed)):
+        SeriesBatch.of(list(x))
+
+
+def test_more_channels_than_points_are_taken_where_something_shows_that_they_are_meant():
+    x = np.zeros((4, 3, 5))
+    assert SeriesBatch.of(x, times=[0.0, 1.0, 2.0]).n_channels == 5
+    assert SeriesBatch.of(x, channels=list("abcde")).n_channels == 5
+    assert SeriesBatch.of(list(x)).n_channels == 5  # short series, not twice as many channels
+    assert SeriesBatch.of([np.zeros((1, 5)), np.zeros((9, 5))]).n_channels == 5
+    with pytest.raises(InputError, match=r"expected 3 channels, .*; give layout='channels_first'"):
+        SeriesBatch.of(x, channels=list("abc"))
 
 
 def test_validation_of_a_large_input_needs_little_memory():

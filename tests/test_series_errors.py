@@ -231,13 +231,13 @@ GOOD = [0.0, 1.0, 0.0, 1.0, 2.0]
         ),
         (
             lambda: SeriesBatch.of(np.zeros((3, 4))),
-            "a numpy array of series must be (B, C, L), got shape (3, 4); for B series of one "
-            "channel give x[:, None, :], for one series of shape (L, C) give [x]",
+            "an array of series must be (B, L, C), got shape (3, 4); for B series of one "
+            "channel give x[:, :, None], for one series of shape (L, C) give [x]",
         ),
         (
             lambda: SeriesBatch.of({"t": [0.0], "x": [1.0]}),
-            "a table needs the names of its columns as series_id= (None: one series) and time=; "
-            "see SeriesBatch.from_table",
+            "cannot tell which column of the table holds the ids of the series: name it with "
+            "series_id= (None: the table is one series). Its columns are t, x",
         ),
         (
             lambda: SeriesBatch.from_arrays([np.zeros((2, 1))], 3),
@@ -245,8 +245,8 @@ GOOD = [0.0, 1.0, 0.0, 1.0, 2.0]
         ),
         (
             lambda: SeriesBatch.of(3),
-            "expected a SeriesBatch, an array (B, C, L), a torch tensor (B, L, C), a list of 2-D "
-            "arrays or a table, got int",
+            "expected a SeriesBatch, an array (B, L, C), a list of 2-D arrays (L, C) or a table, "
+            "got int",
         ),
     ],
 )
@@ -284,3 +284,19 @@ def test_the_first_wrong_point_is_found_wherever_the_slices_fall(n_points, piece
             return
         with pytest.raises(InputError, match=f"{place}\\b"):
             SeriesBatch(times, values, offsets)
+
+
+def test_a_tensor_that_requires_a_gradient_is_not_detached_in_silence():
+    torch = pytest.importorskip("torch")
+    x = torch.zeros(2, 5, 1, requires_grad=True)
+    calls = (
+        lambda: SeriesBatch.of(x),
+        lambda: SeriesBatch.from_tensor(x),
+        lambda: SeriesBatch.of(list(x)),
+        lambda: SeriesBatch.of(x.detach(), times=x[0, :, 0].cumsum(0)),
+        lambda: SeriesBatch.of(x.detach(), labels=x[:, 0, 0]),
+    )
+    for call in calls:
+        with pytest.raises(InputError, match=r"must not require a gradient.*x\.detach\(\)"):
+            call()
+    assert SeriesBatch.of(x.detach()).n_points == 10

@@ -67,7 +67,8 @@ def test_gradients_are_right_at_every_depth(engine, channels, depth):
 def test_gradients_of_the_generic_kernel_are_limits_of_finite_differences(engine, d, n):
     # One random direction each: the full Jacobian of a thousand words would take minutes.
     x = walk(2, 2, 4, d).requires_grad_()
-    assert gradcheck(lambda v: rf.multiview_signature(v, 2, n, engine=engine), x, fast_mode=True)
+    options = {"engine": engine, "layout": "time_first"}
+    assert gradcheck(lambda v: rf.multiview_signature(v, 2, n, **options), x, fast_mode=True)
 
 
 @pytest.mark.parametrize("basis", ["brackets", "words"])
@@ -190,6 +191,17 @@ def test_a_transposed_view_has_its_gradient_in_its_own_layout(engine):
     copy = base.detach().transpose(1, 2).contiguous().requires_grad_()
     rf.multiview_signature(copy, 2, 2, engine=engine).sum().backward()
     np.testing.assert_allclose(base.grad.transpose(1, 2).numpy(), copy.grad.numpy(), rtol=1e-12)
+
+
+def test_channels_first_has_its_gradient_in_its_own_layout(engine):
+    x = walk(12, 2, 3, 7).requires_grad_()  # (B, C, L)
+    found = rf.multiview_signature(x, 2, 2, engine=engine, layout="channels_first")
+    found.sum().backward()
+    turned = x.detach().transpose(1, 2).contiguous().requires_grad_()
+    want = rf.multiview_signature(turned, 2, 2, engine=engine)
+    want.sum().backward()
+    assert torch.equal(found, want)
+    np.testing.assert_allclose(x.grad.transpose(1, 2).numpy(), turned.grad.numpy(), rtol=1e-12)
 
 
 def test_out_is_filled_or_refused_but_not_ignored_when_a_gradient_is_wanted(engine):

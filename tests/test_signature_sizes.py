@@ -73,7 +73,7 @@ def test_no_series_at_all_gives_an_empty_tensor_with_a_gradient(engine):
 
 def test_one_point_per_series_gives_zeros_and_a_zero_gradient(engine):
     x = torch.ones(2, 1, 3, requires_grad=True)
-    found = rf.multiview_signature(x, 4, 3, lifts=["time"], engine=engine)
+    found = rf.multiview_signature(x, 4, 3, lifts=["time"], layout="time_first", engine=engine)
     assert not found.detach().any()
     found.sum().backward()
     assert not x.grad.any()

@@ -83,7 +83,9 @@ def test_other_lengths_are_welcome_and_other_channels_are_not():
     assert model.n_features_in_ == 1
     assert model.predict(x[:, :4]).shape == (90,)
     with pytest.raises(InputError, match="fitted to the channels"):
-        model.predict(np.zeros((2, 3, 6)))
+        model.predict(np.zeros((2, 6, 3)))
+    with pytest.raises(InputError, match=r"expected 1 channel, .*; give layout='channels_first'"):
+        model.predict(x[:, None, :])
 
 
 class Wrapped:
@@ -99,7 +101,7 @@ class Wrapped:
 def test_array_likes_are_taken():
     x, y = blobs()
     plain = RFormerClassifier(**FAST).fit(x, y).predict_proba(x)
-    for other in (Wrapped(x), list(x), x.tolist(), x.astype(object), x[:, None, :], tuple(x)):
+    for other in (Wrapped(x), list(x), x.tolist(), x.astype(object), x[:, :, None], tuple(x)):
         found = RFormerClassifier(**FAST).fit(other, list(y)).predict_proba(other)
         np.testing.assert_array_equal(plain, found)
 
@@ -117,8 +119,8 @@ def test_what_is_no_series_is_refused_with_words():
         (x[:, :0], r"0 feature\(s\) \(shape=\(90, 0\)\)"),
         (x[:0], "no series were given"),
         (np.where(x > 3, np.inf, x), "infinite|finite"),
-        (pandas.DataFrame(x), "names of its columns"),
-        ({"a": 1}, "names of its columns"),
+        (pandas.DataFrame(x), "cannot tell which column of the table holds the ids"),
+        ({"a": 1}, "cannot be read as columns"),
         ("series", "expected a SeriesBatch"),
     ):
         with pytest.raises(InputError, match=words):

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from roughformer.estimators import RFormerRegressor as RFormerRegressor
     from roughformer.estimators import RocketClassifier as RocketClassifier
     from roughformer.estimators import RocketRegressor as RocketRegressor
+    from roughformer.estimators import SignatureTransformer as SignatureTransformer
     from roughformer.explain import Explanation as Explanation
     from roughformer.lifts import Basepoint as Basepoint
     from roughformer.lifts import Clock as Clock
@@ -54,7 +55,9 @@ __version__ = "0.1.0"
 
 _HOME = {
     "errors": "CapacityError CheckpointError EngineWarning InputError MissingDataError",
-    "estimators": "RFormerClassifier RFormerRegressor RocketClassifier RocketRegressor",
+    "estimators": (
+        "RFormerClassifier RFormerRegressor RocketClassifier RocketRegressor SignatureTransformer"
+    ),
     "explain": "Explanation",
     "lifts": "Basepoint Clock Counts Lag Time",
     "model": "RFormer RFormerConfig",

@@ -36,9 +36,7 @@ _TAGS = {
 
 def _series(x: Any) -> SeriesBatch:
     """aeon's ``(B, C, L)``, or its list of ``(C, L_i)``."""
-    if isinstance(x, np.ndarray):
-        return SeriesBatch.from_numpy3d(x)
-    return SeriesBatch.from_arrays(x, layout="channels_first")
+    return SeriesBatch.of(x, layout="channels_first")
 
 
 class RFormerAeonClassifier(BaseClassifier):  # type: ignore[misc]

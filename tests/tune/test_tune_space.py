@@ -128,5 +128,5 @@ def test_a_baseline_is_not_searched_for_what_it_does_not_use():
 
 
 def test_many_channels_leave_deep_signatures_out():
-    batch = rf.SeriesBatch.of([[[float(c) for c in range(30)]] * 4] * 2)
+    batch = rf.SeriesBatch.of([[[float(c) for c in range(30)]] * 4] * 2, layout="time_first")
     assert 4 not in default_space(batch, settings())["depth"].values

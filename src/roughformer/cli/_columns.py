@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from roughformer.errors import InputError
+from roughformer.series._roles import guess_roles
 
 __all__ = ["Columns", "column_names", "resolve", "values_by_series"]
 
-_IDS = ("series_id", "series", "id", "case_id", "patient_id", "patient", "record", "RecordID")
-_TIMES = ("time", "t", "timestamp", "datetime", "date")
 _PARQUET = (".parquet", ".pq")
 
 
@@ -87,30 +86,15 @@ def resolve(path: Path, given: Columns, present: list[str], taken: Sequence[str]
     ``channel`` and ``value``, the channels of a wide one as the columns with no other role
     (``taken`` have one, and so has ``label``).
     """
-    series_id = given.series_id or _first(path, present, _IDS, "ids of the series", "--series-id")
-    time = given.time or _first(path, present, _TIMES, "times", "--time")
-    channel, value, channels = given.channel, given.value, given.channels
-    usual = {"channel", "value"} <= set(present) and not set(channels or ()) & set(present)
-    if channel is None and value is None and usual:
-        channel, value = "channel", "value"
-    if channel is None and value is None and channels is None:
-        # What is called label is an answer, whether it is asked for or not.
-        roles = {series_id, time, "label", *taken, *given.static}
-        channels = tuple(name for name in present if name not in roles)
-        if not channels:
-            raise InputError(f"{path} has no column left to be a channel; see --channels")
-    return Columns(series_id, time, channel, value, channels, given.static)
-
-
-def _first(path: Path, present: list[str], usual: Sequence[str], what: str, option: str) -> str:
-    lower = {name.lower(): name for name in reversed(present)}
-    for name in usual:
-        if name.lower() in lower:
-            return lower[name.lower()]
-    raise InputError(
-        f"cannot tell which column of {path} holds the {what}: name it with {option}. Its columns "
-        f"are {', '.join(present)}"
+    said = {role: name for role, name in asdict(given).items() if name not in (None, ())}
+    roles = guess_roles(
+        present,
+        said,
+        taken,
+        table=str(path),
+        option=lambda role: f"--{role.replace('_', '-')}",
     )
+    return Columns(**roles, static=given.static)
 
 
 def values_by_series(path: Path, key: str, column: str) -> dict[str, Any]:

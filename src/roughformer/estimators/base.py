@@ -2,7 +2,7 @@
 
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -17,13 +17,14 @@ from roughformer.checks import whole_number
 from roughformer.errors import InputError
 from roughformer.estimators.aims import any_known, at_targets, class_counts, is_known
 from roughformer.estimators.fitted import FittedEstimator
-from roughformer.estimators.inputs import as_series
+from roughformer.estimators.inputs import aligned, as_series, read_frame
 from roughformer.estimators.key import training_key
 from roughformer.estimators.parts import Part, Series, held_series, parts_of
 from roughformer.estimators.plan import Plan, plan_of
 from roughformer.estimators.stored_plan import planned_on
 from roughformer.kinds import least_scale_of, options_of_kind, unused_options
 from roughformer.predictor import Predictor, committee_of
+from roughformer.series._table import is_table
 from roughformer.store.stored import StoredSeries
 from roughformer.threads import using_threads
 from roughformer.tokens import Tokenizer
@@ -73,10 +74,17 @@ class RFormerEstimator(FittedEstimator):
         y: Any,
         times: Any,
         lengths: Any,
+        layout: str | None,
+        columns: Mapping[str, Any] | None,
         groups: Any,
         validation_data: Any,
     ) -> Self:
-        batch = x if isinstance(x, StoredSeries) else as_series(x, times, lengths)
+        about: dict[str, Any] = {}  # what the columns of a table meant
+        if is_table(x) and times is None and lengths is None:
+            x, about = read_frame(x, columns or {})
+        elif columns is not None:
+            raise InputError(f"columns are those of a table, but X is {type(x).__name__}")
+        batch = x if isinstance(x, StoredSeries) else as_series(x, times, lengths, layout=layout)
         if len(batch) == 0:
             raise InputError("there is nothing to learn from: no series were given")
         if y is None:
@@ -86,6 +94,7 @@ class RFormerEstimator(FittedEstimator):
                     "give y, or series with labels"
                 )
             y = batch.labels
+        y, groups = aligned(y, batch), aligned(groups, batch, "groups")
         target = self._encode_targets(y, len(batch))
         self._warn_of_little(batch)
         self._warn_of_unused()
@@ -96,7 +105,7 @@ class RFormerEstimator(FittedEstimator):
             if validation_data is None:
                 parts = self._parts(batch, target, groups, seed)
             else:
-                outside, outside_y = held_series(validation_data, self.members)
+                outside, outside_y = held_series(validation_data, self.members, layout, about)
                 parts = [((batch, target), (outside, self._aim(outside_y, len(outside))))]
                 self.validation_index_ = np.zeros(0, dtype=np.int64)
             # Members answer as one, so they share what goes in and the scale of what comes out.
@@ -117,6 +126,8 @@ class RFormerEstimator(FittedEstimator):
         self.member_histories_ = [history for _, history in found]
         self.history_ = self.member_histories_[0]
         self.predictor_ = committee_of([predictor for predictor, _ in found])
+        if about:
+            self.predictor_.facts["data"] = about
         self.n_features_in_ = batch.n_channels
         if run_dir is not None:
             team.once(lambda: self.save(run_dir / "model"))

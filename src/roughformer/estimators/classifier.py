@@ -1,5 +1,6 @@
 """RFormerClassifier."""
 
+from collections.abc import Mapping
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -190,6 +191,8 @@ class RFormerClassifier(ClassifierMixin, RFormerEstimator):  # type: ignore[misc
         *,
         times: Any = None,
         lengths: Any = None,
+        layout: str | None = None,
+        columns: Mapping[str, Any] | None = None,
         groups: Any = None,
         validation_data: tuple[Any, ...] | None = None,
     ) -> Self:
@@ -199,30 +202,46 @@ class RFormerClassifier(ClassifierMixin, RFormerEstimator):  # type: ignore[misc
         what a masked array masks is not known and counts nowhere: so do windows
         that shorter series do not have. ``groups (B,)``: no group is both trained on and validated
         on. ``validation_data``: ``(X, y)`` or ``(X, y, times)`` instead of a part of the training
-        series.
+        series. ``layout``: ``"time_first"``, arrays are ``(B, L, C)``, or ``"channels_first"``,
+        ``(B, C, L)``; None is time first where that is no guess. ``columns``: what the columns of a
+        table mean, by the argument names of ``SeriesBatch.from_table``; others are guessed as by
+        ``SeriesBatch.of``, and ``predict`` reads tables in the same way. ``y`` and ``groups`` of
+        pandas are aligned by their index with the ids of the series.
         """
-        return self._fit(X, y, times, lengths, groups, validation_data)
+        return self._fit(X, y, times, lengths, layout, columns, groups, validation_data)
 
     def predict_proba(
         self,
         X: Any,
         times: Any = None,
         lengths: Any = None,
+        *,
+        layout: str | None = None,
     ) -> npt.NDArray[np.float64]:
         """Calibrated probabilities ``(B, K)``, in the order of ``classes_``."""
-        found: npt.NDArray[np.float64] = self._run("probabilities", X, times, lengths)
+        found: npt.NDArray[np.float64] = self._run("probabilities", X, times, lengths, layout)
         return found
 
-    def predict(self, X: Any, times: Any = None, lengths: Any = None) -> npt.NDArray[Any]:
+    def predict(
+        self, X: Any, times: Any = None, lengths: Any = None, *, layout: str | None = None
+    ) -> npt.NDArray[Any]:
         """The most probable class of each series ``(B,)``."""
-        best = self.predict_proba(X, times, lengths).argmax(axis=1)
+        best = self.predict_proba(X, times, lengths, layout=layout).argmax(axis=1)
         return np.asarray(self.classes_[best])
 
-    def score(self, X: Any, y: Any = None, times: Any = None, lengths: Any = None) -> float:
+    def score(
+        self,
+        X: Any,
+        y: Any = None,
+        times: Any = None,
+        lengths: Any = None,
+        *,
+        layout: str | None = None,
+    ) -> float:
         """Share of series whose class is predicted right, for labels ``y (B,)``; None: those of
         the series themselves.
         """
-        batch, y = self._labelled(X, y, times, lengths)
+        batch, y = self._labelled(X, y, times, lengths, layout)
         predicted = self.predict(batch)
         labels, known = known_labels(y)
         if labels.shape not in (predicted.shape, (len(predicted), 1)):

@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from roughformer.errors import CheckpointError, InputError
-from roughformer.estimators.inputs import as_series
+from roughformer.estimators.inputs import aligned, as_series
 from roughformer.estimators.presets import preset
 from roughformer.estimators.stored import from_plain, to_plain
 from roughformer.explain import Explanation, explain
@@ -42,34 +42,45 @@ class FittedEstimator(BaseEstimator):  # type: ignore[misc]
         """Outputs of the model as its user reads them."""
 
     def __sklearn_tags__(self) -> Any:
-        """What scikit-learn may expect: missing values, and arrays ``(B, L)`` and ``(B, C, L)``."""
+        """What scikit-learn may expect: missing values, and arrays ``(B, L)`` and ``(B, L, C)``."""
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         tags.input_tags.two_d_array = True
         tags.input_tags.three_d_array = True
         return tags
 
-    def _series(self, x: Any, times: Any, lengths: Any) -> SeriesBatch:
+    def _series(self, x: Any, times: Any, lengths: Any, layout: str | None = None) -> SeriesBatch:
         check_is_fitted(self, "predictor_")
-        return as_series(x, times, lengths)
+        encoder = self.predictor_.encoder
+        known = {
+            "channels": encoder.channels,
+            "static": tuple(getattr(encoder, "config", encoder).static),
+        } | self.predictor_.facts.get("data", {})
+        return as_series(
+            x, times, lengths, layout=layout, n_channels=self.n_features_in_, known=known
+        )
 
-    def _labelled(self, x: Any, y: Any, times: Any, lengths: Any) -> tuple[SeriesBatch, Any]:
+    def _labelled(
+        self, x: Any, y: Any, times: Any, lengths: Any, layout: str | None
+    ) -> tuple[SeriesBatch, Any]:
         """Series and their targets; ``y=None``: those that the series have as labels."""
-        batch = self._series(x, times, lengths)
+        batch = self._series(x, times, lengths, layout)
         if y is None and batch.labels is None:
             raise InputError("score needs y, or series with labels")
-        return batch, batch.labels if y is None else y
+        return batch, batch.labels if y is None else aligned(y, batch)
 
-    def _run(self, what: str, x: Any, times: Any, lengths: Any) -> Any:
-        batch = self._series(x, times, lengths)
+    def _run(self, what: str, x: Any, times: Any, lengths: Any, layout: str | None = None) -> Any:
+        batch = self._series(x, times, lengths, layout)
         with using_threads(self.n_jobs):
             return getattr(self.predictor_, what)(batch)
 
-    def predict_windows(self, X: Any, times: Any = None, lengths: Any = None) -> Any:
+    def predict_windows(
+        self, X: Any, times: Any = None, lengths: Any = None, *, layout: str | None = None
+    ) -> Any:
         """A causal model's prediction at the end of each window: a list with, for each series,
         (times of the window ends ``(L,)``, predictions ``(L, ...)``).
         """
-        batch = self._series(X, times, lengths)
+        batch = self._series(X, times, lengths, layout)
         if not self.predictor_.outputs.causal:
             raise InputError("only a causal model predicts at every window: fit with causal=True")
         with using_threads(self.n_jobs):
@@ -84,6 +95,7 @@ class FittedEstimator(BaseEstimator):  # type: ignore[misc]
         times: Any = None,
         lengths: Any = None,
         *,
+        layout: str | None = None,
         n_words: int | None = 20,
         target: Any = None,
     ) -> list[Explanation]:
@@ -92,7 +104,7 @@ class FittedEstimator(BaseEstimator):  # type: ignore[misc]
         ``target``: the class to explain (None: the predicted one), or the number of a target of a
         regression with several. ``n_words``: how many words are told, None: all.
         """
-        batch = self._series(X, times, lengths)
+        batch = self._series(X, times, lengths, layout)
         with using_threads(self.n_jobs):
             return explain(self.predictor_, batch, n_words=n_words, target=target)
 

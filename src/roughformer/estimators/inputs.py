@@ -1,6 +1,6 @@
 """The series that estimators take, in all the shapes that scikit-learn's users have."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from numbers import Real
 from typing import Any
 
@@ -8,15 +8,33 @@ import numpy as np
 
 from roughformer.errors import InputError
 from roughformer.series import SeriesBatch
+from roughformer.series._convert import is_tensor
+from roughformer.series._layout import layout_of
+from roughformer.series._table import is_table, with_roles
 
-__all__ = ["as_series"]
+__all__ = ["aligned", "as_series", "read_frame"]
+
+_ROLES = ("series_id", "time", "channel", "value", "channels", "static", "label")
 
 
-def as_series(x: Any, times: Any = None, lengths: Any = None) -> SeriesBatch:
+def as_series(
+    x: Any,
+    times: Any = None,
+    lengths: Any = None,
+    *,
+    layout: str | None = None,
+    n_channels: int | None = None,
+    known: Mapping[str, Any] | None = None,
+) -> SeriesBatch:
     """Anything ``SeriesBatch.of`` takes; also series of one channel as an array ``(B, L)`` or as a
     list of flat sequences, batches of one series (scikit-learn's splits of a ``SeriesBatch``), and
-    whatever numpy can make an array of.
+    whatever numpy can make an array of. ``n_channels``: as many as in training, which settles
+    where ``layout`` would be ambiguous. ``known``: the columns of the training table.
     """
+    if is_table(x):
+        if times is not None or lengths is not None:
+            raise InputError("the times of a table are one of its columns; leave times= out")
+        return read_frame(x, {}, known)[0]
     if type(x).__module__.startswith("scipy.sparse"):
         raise InputError(
             "sparse input is not supported: zeros would count as observed; give a dense array "
@@ -35,12 +53,70 @@ def as_series(x: Any, times: Any = None, lengths: Any = None) -> SeriesBatch:
                     f"0 feature(s) (shape={x.shape}) while a minimum of 1 is required: each "
                     "series needs at least one point"
                 )
-            x = x[:, None, :]
+            x, layout = x[:, :, None], "time_first"
     elif _is_list_of_batches(x) and times is None and lengths is None:
         return SeriesBatch.concatenate(x)
     elif _is_list_of_flat(x):
-        x = [_numbers(np.asanyarray(one))[:, None] for one in x]  # masks stay
-    return SeriesBatch.of(x, times, lengths)
+        x, layout = [_numbers(np.asanyarray(one))[:, None] for one in x], "time_first"  # masks stay
+    if isinstance(x, np.ndarray | list | tuple) or is_tensor(x):
+        layout = layout_of(x, layout, times=times, n_channels=n_channels)
+    return SeriesBatch.of(x, times, lengths, layout=layout)
+
+
+def read_frame(
+    table: Any, columns: Mapping[str, Any], known: Mapping[str, Any] | None = None
+) -> tuple[SeriesBatch, dict[str, Any]]:
+    """Series of a table, and what its columns meant, as a model keeps it for other tables.
+
+    ``columns`` are arguments of ``SeriesBatch.from_table``; what is missing is ``known`` from
+    another table or guessed.
+    """
+    known = dict(known or {})
+    if "target" in known:
+        known["label"] = known.pop("target")
+    wrong = [role for role in columns if role not in _ROLES]
+    if wrong:
+        raise InputError(f"columns has the unknown key {wrong[0]!r}; known are {', '.join(_ROLES)}")
+    data, options = with_roles(
+        table, columns, {role: known[role] for role in _ROLES if role in known}
+    )
+    batch = SeriesBatch.from_table(data, **options)
+    about = {role: options[role] for role in _ROLES if options.get(role)}
+    about |= {role: list(about[role]) for role in ("static",) if role in about}
+    about["channels"] = list(batch.channels)
+    if "label" in about:
+        about["target"] = about.pop("label")
+    return batch, about
+
+
+def aligned(values: Any, batch: Any, name: str = "y") -> Any:
+    """Bring a pandas Series or DataFrame, whose index are the ids, into the order of the series.
+
+    Anything else, and all of series without ids, is in that order already.
+    """
+    ids = getattr(batch, "ids", None)  # a store has none
+    if ids is None or not hasattr(values, "iloc"):
+        return values
+    index = values.index
+    if not index.is_unique:
+        twice = index[index.duplicated()][0]
+        raise InputError(f"{name} must have one entry for each id, got two or more for {twice!r}")
+    places = index.get_indexer(ids)
+    absent = ids[places < 0].tolist()
+    if absent:
+        raise InputError(
+            f"{name} must be indexed by the ids of the series, but has no entry for "
+            f"{_some(absent)}; its index has {_some(index.tolist())}. For entries in the order of "
+            f"the series give {name}.to_numpy()"
+        )
+    extra = index[~index.isin(ids)].tolist()
+    if extra:
+        raise InputError(f"{name} has entries without a series: {_some(extra)}; leave them out")
+    return values.iloc[places]
+
+
+def _some(ids: list[Any]) -> str:
+    return ", ".join(map(repr, ids[:3])) + (f" and {len(ids) - 3} more" if len(ids) > 3 else "")
 
 
 def _is_array(x: Any) -> bool:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from roughformer.checks import real_number, whole_number
 from roughformer.errors import InputError
-from roughformer.estimators.inputs import as_series
+from roughformer.estimators.inputs import aligned, as_series
 from roughformer.series import SeriesBatch
 from roughformer.store.stored import StoredSeries
 from roughformer.train import split_validation
@@ -22,15 +22,23 @@ Part = tuple[Series, Tensor]  # series and their targets
 _MOST_HELD = 4096  # series of a store that validate: they are in memory
 
 
-def held_series(validation_data: Any, members: Any) -> tuple[Series, Any]:
-    """The series of ``validation_data`` and their targets as given."""
+def held_series(
+    validation_data: Any, members: Any, layout: str | None, known: dict[str, Any]
+) -> tuple[Series, Any]:
+    """The series of ``validation_data`` and their targets as given; ``known``: the columns of the
+    training table.
+    """
     if not isinstance(validation_data, tuple | list) or not 2 <= len(validation_data) <= 3:
         raise InputError("validation_data must be (X, y), (X, y, times) or None")
     if members != 1:
         raise InputError("members hold out a part each: leave validation_data out")
     held_x, held_y, *rest = validation_data
-    held = held_x if isinstance(held_x, StoredSeries) else as_series(held_x, *rest)
-    held_y = held.labels if held_y is None else held_y
+    held = (
+        held_x
+        if isinstance(held_x, StoredSeries)
+        else as_series(held_x, *rest, layout=layout, known=known)
+    )
+    held_y = held.labels if held_y is None else aligned(held_y, held)
     if held_y is None:
         raise InputError("validation_data needs targets: (X, y), or series with labels")
     return held, held_y

@@ -1,5 +1,6 @@
 """RFormerRegressor."""
 
+from collections.abc import Mapping
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -191,6 +192,8 @@ class RFormerRegressor(RegressorMixin, RFormerEstimator):  # type: ignore[misc]
         *,
         times: Any = None,
         lengths: Any = None,
+        layout: str | None = None,
+        columns: Mapping[str, Any] | None = None,
         groups: Any = None,
         validation_data: tuple[Any, ...] | None = None,
     ) -> Self:
@@ -198,9 +201,14 @@ class RFormerRegressor(RegressorMixin, RFormerEstimator):  # type: ignore[misc]
 
         A causal model also takes ``y (B, L, m)``: targets for each window. ``groups (B,)``: no
         group is both trained on and validated on. ``validation_data``: ``(X, y)`` or
-        ``(X, y, times)`` instead of a part of the training series.
+        ``(X, y, times)`` instead of a part of the training series. ``layout``: ``"time_first"``,
+        arrays are ``(B, L, C)``, or ``"channels_first"``, ``(B, C, L)``; None is time first where
+        that is no guess. ``columns``: what the columns of a table mean, by the argument names of
+        ``SeriesBatch.from_table``; others are guessed as by ``SeriesBatch.of``, and ``predict``
+        reads tables in the same way. ``y`` and ``groups`` of pandas are aligned by their index with
+        the ids of the series.
         """
-        return self._fit(X, y, times, lengths, groups, validation_data)
+        return self._fit(X, y, times, lengths, layout, columns, groups, validation_data)
 
     def predict(
         self,
@@ -208,10 +216,11 @@ class RFormerRegressor(RegressorMixin, RFormerEstimator):  # type: ignore[misc]
         times: Any = None,
         lengths: Any = None,
         *,
+        layout: str | None = None,
         return_std: bool = False,
     ) -> Any:
         """Points ``(B,)`` or ``(B, m)``; with ``return_std`` also their standard deviations."""
-        found = self._run("numbers", X, times, lengths)
+        found = self._run("numbers", X, times, lengths, layout)
         point = self._shaped(found["point"])
         if not return_std:
             return point
@@ -226,19 +235,29 @@ class RFormerRegressor(RegressorMixin, RFormerEstimator):  # type: ignore[misc]
         X: Any,
         times: Any = None,
         lengths: Any = None,
+        *,
+        layout: str | None = None,
     ) -> npt.NDArray[np.float64]:
         """``(B, q)`` or ``(B, m, q)`` at the levels ``quantiles``."""
-        found = self._run("numbers", X, times, lengths)
+        found = self._run("numbers", X, times, lengths, layout)
         if "quantiles" not in found:
             raise InputError("quantiles need uncertainty='quantile' when fitting")
         levels: npt.NDArray[np.float64] = found["quantiles"]
         return levels[:, 0] if self._targets.flat else levels
 
-    def score(self, X: Any, y: Any = None, times: Any = None, lengths: Any = None) -> float:
+    def score(
+        self,
+        X: Any,
+        y: Any = None,
+        times: Any = None,
+        lengths: Any = None,
+        *,
+        layout: str | None = None,
+    ) -> float:
         """R², of each target by the series where it is known, then their mean; ``y=None``: the
         targets are the labels of the series.
         """
-        batch, y = self._labelled(X, y, times, lengths)
+        batch, y = self._labelled(X, y, times, lengths, layout)
         predicted = self._run("numbers", batch, None, None)["point"]
         true = check_numbers(y, len(predicted))[0]
         if true.shape != predicted.shape:

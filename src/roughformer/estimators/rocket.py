@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from roughformer.checks import whole_number
 from roughformer.errors import InputError
-from roughformer.estimators.inputs import as_series
+from roughformer.estimators.inputs import aligned, as_series
 from roughformer.path import values_at
 from roughformer.series import SeriesBatch
 from roughformer.targets import check_all_known, check_numbers, known_labels, share_equal
@@ -57,7 +57,7 @@ class _Rocket(BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
 
     def __sklearn_tags__(self) -> Any:
-        """What scikit-learn may expect: missing values, and arrays ``(B, L)`` and ``(B, C, L)``."""
+        """What scikit-learn may expect: missing values, and arrays ``(B, L)`` and ``(B, L, C)``."""
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         tags.input_tags.two_d_array = True
@@ -79,9 +79,14 @@ class _Rocket(BaseEstimator):  # type: ignore[misc]
             self.transform_.fit(x)
         return self._convolved(x)
 
-    def _features(self, x: Any, times: Any, lengths: Any) -> npt.NDArray[np.float32]:
+    def _series(self, x: Any, times: Any, lengths: Any, layout: str | None) -> SeriesBatch:
         check_is_fitted(self, "ridge_")
-        batch = as_series(x, times, lengths)
+        return as_series(x, times, lengths, layout=layout, n_channels=self.n_features_in_)
+
+    def _features(
+        self, x: Any, times: Any, lengths: Any, layout: str | None
+    ) -> npt.NDArray[np.float32]:
+        batch = self._series(x, times, lengths, layout)
         check_series(batch, self._channels, ())
         return self._convolved(self._on_grid(batch))
 
@@ -125,11 +130,19 @@ class RocketClassifier(ClassifierMixin, _Rocket):  # type: ignore[misc]
     The penalty is chosen by leave-one-out on the training part. After ``fit``: ``classes_``.
     """
 
-    def fit(self, X: Any, y: Any = None, *, times: Any = None, lengths: Any = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        times: Any = None,
+        lengths: Any = None,
+        layout: str | None = None,
+    ) -> Self:
         """Learn from series ``X`` (anything ``SeriesBatch.of`` takes) and labels ``y (B,)``, by
         default those of the series.
         """
-        batch = _some_series(X, times, lengths)
+        batch = _some_series(X, times, lengths, layout)
         labels = _labels(y, batch)
         if len(np.unique(labels)) < 2:
             raise InputError("a classifier needs at least two classes, got labels of one class")
@@ -139,22 +152,32 @@ class RocketClassifier(ClassifierMixin, _Rocket):  # type: ignore[misc]
         return self
 
     def decision_function(
-        self, X: Any, times: Any = None, lengths: Any = None
+        self, X: Any, times: Any = None, lengths: Any = None, *, layout: str | None = None
     ) -> npt.NDArray[np.float64]:
         """Scores ``(B, K)``, or ``(B,)`` for the second of two classes; no probabilities."""
-        features = self._features(X, times, lengths)
+        features = self._features(X, times, lengths, layout)
         if len(features) == 0:
             return np.zeros((0, len(self.classes_)) if len(self.classes_) > 2 else 0)
         return np.asarray(self.ridge_.decision_function(features))
 
-    def predict(self, X: Any, times: Any = None, lengths: Any = None) -> npt.NDArray[Any]:
+    def predict(
+        self, X: Any, times: Any = None, lengths: Any = None, *, layout: str | None = None
+    ) -> npt.NDArray[Any]:
         """Labels ``(B,)``."""
-        features = self._features(X, times, lengths)
+        features = self._features(X, times, lengths, layout)
         return np.asarray(self.ridge_.predict(features)) if len(features) else self.classes_[:0]
 
-    def score(self, X: Any, y: Any = None, times: Any = None, lengths: Any = None) -> float:
+    def score(
+        self,
+        X: Any,
+        y: Any = None,
+        times: Any = None,
+        lengths: Any = None,
+        *,
+        layout: str | None = None,
+    ) -> float:
         """The share of right labels; ``y=None``: those of the series."""
-        batch = as_series(X, times, lengths)
+        batch = self._series(X, times, lengths, layout)
         return share_equal(_labels(y, batch), self.predict(batch))
 
 
@@ -169,32 +192,50 @@ class RocketRegressor(RegressorMixin, _Rocket):  # type: ignore[misc]
         tags.target_tags.multi_output = True
         return tags
 
-    def fit(self, X: Any, y: Any = None, *, times: Any = None, lengths: Any = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        times: Any = None,
+        lengths: Any = None,
+        layout: str | None = None,
+    ) -> Self:
         """Learn from series ``X`` (anything ``SeriesBatch.of`` takes) and ``y (B,)`` or ``(B, m)``,
         by default the labels of the series.
         """
-        batch = _some_series(X, times, lengths)
+        batch = _some_series(X, times, lengths, layout)
         numbers = _numbers(y, batch)
         ridge = RidgeCV(alphas=_PENALTIES)
         self.ridge_ = make_pipeline(StandardScaler(), ridge).fit(self._fit_features(batch), numbers)
         self._shape = numbers.shape[1:]
         return self
 
-    def predict(self, X: Any, times: Any = None, lengths: Any = None) -> npt.NDArray[np.float64]:
+    def predict(
+        self, X: Any, times: Any = None, lengths: Any = None, *, layout: str | None = None
+    ) -> npt.NDArray[np.float64]:
         """Numbers ``(B,)`` or ``(B, m)``."""
-        features = self._features(X, times, lengths)
+        features = self._features(X, times, lengths, layout)
         if len(features) == 0:
             return np.zeros((0, *self._shape))
         return np.asarray(self.ridge_.predict(features), dtype=np.float64)
 
-    def score(self, X: Any, y: Any = None, times: Any = None, lengths: Any = None) -> float:
+    def score(
+        self,
+        X: Any,
+        y: Any = None,
+        times: Any = None,
+        lengths: Any = None,
+        *,
+        layout: str | None = None,
+    ) -> float:
         """R²; ``y=None``: of the labels of the series."""
-        batch = as_series(X, times, lengths)
+        batch = self._series(X, times, lengths, layout)
         return float(r2_score(_numbers(y, batch), self.predict(batch)))
 
 
-def _some_series(x: Any, times: Any, lengths: Any) -> SeriesBatch:
-    batch = as_series(x, times, lengths)
+def _some_series(x: Any, times: Any, lengths: Any, layout: str | None) -> SeriesBatch:
+    batch = as_series(x, times, lengths, layout=layout)
     if len(batch) == 0:
         raise InputError("there is nothing to learn from: no series were given")
     return batch
@@ -225,7 +266,7 @@ def _others_left_alone() -> Iterator[None]:
 
 
 def _given(y: Any, batch: SeriesBatch) -> Any:
-    given = batch.labels if y is None else y
+    given = batch.labels if y is None else aligned(y, batch)
     if given is None:
         raise InputError("the target y is None; give y, or series with labels")
     shape = np.shape(given)

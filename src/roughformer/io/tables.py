@@ -10,13 +10,12 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from roughformer.errors import InputError
 from roughformer.io.roots import existing_file
 from roughformer.series import SeriesBatch
+from roughformer.series._table import to_table
 
 __all__ = ["read_table", "write_table"]
 
@@ -145,56 +144,7 @@ def write_table(
     """
     file = Path(path)
     suffix = _format(file)
-    if form not in ("wide", "long"):
-        raise InputError(f"form must be 'wide' or 'long', got {form!r}")
-    n_series, n_channels = len(batch), batch.n_channels
-    series = np.repeat(np.arange(n_series), batch.lengths)
-    ids = np.arange(n_series) if batch.ids is None else batch.ids
-    points = np.arange(batch.n_points)
-    measured: dict[str, Any] = {}
-    if form == "long":
-        points, which = np.nonzero(~np.isnan(batch.values))
-        names = pa.DictionaryArray.from_arrays(
-            pa.array(which.astype(np.int32)), pa.array(list(batch.channels), pa.string())
-        )
-        measured = {channel: names.cast(pa.string()), value: batch.values[points, which]}
-    else:
-        measured = {
-            name: pa.array(np.ascontiguousarray(batch.values[:, c]), from_pandas=True)
-            for c, name in enumerate(batch.channels)
-        }
-    owner = series[points]
-    columns: dict[str, Any] = {series_id: ids[owner], time: _stamps(batch)[points]}
-    expected = 2 + len(measured)
-    columns.update(measured)
-    if batch.static is not None:
-        expected += batch.static.shape[1]
-        for s, name in enumerate(batch.static_names or ()):
-            columns[name] = pa.array(batch.static[owner, s], from_pandas=True)
-    if batch.labels is not None:
-        if batch.labels.ndim != 1:
-            raise InputError(
-                f"a table has one label per series, got labels of shape {batch.labels.shape}; "
-                "use SeriesBatch.save, or batch.with_labels(labels[:, k])"
-            )
-        expected += 1
-        columns[label] = batch.labels[owner]
-    if len(columns) != expected:
-        raise InputError(
-            f"two columns would have the same name among {series_id!r}, {time!r}, {label!r}, the "
-            f"{n_channels} channels and the static covariates; choose other column names"
-        )
-    _write(pa.table(columns), file, suffix)
-
-
-def _stamps(batch: SeriesBatch) -> npt.NDArray[Any]:
-    """Times as stored, or the dates they came from."""
-    if batch.time_origin is None:
-        return batch.times
-    dates: npt.NDArray[Any] = batch.time_origin + np.rint(batch.times * 1e9).astype(
-        "timedelta64[ns]"
-    )
-    return dates
+    _write(to_table(batch, form, series_id, time, channel, value, label), file, suffix)
 
 
 def _write(table: pa.Table, file: Path, suffix: str) -> None:

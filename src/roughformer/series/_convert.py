@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from roughformer.errors import InputError
+from roughformer.series._layout import check_layout
 from roughformer.series._times import FloatTimes, merge_stamps, to_seconds
 
 __all__ = [
@@ -68,7 +69,12 @@ def as_array(x: Any, what: str) -> npt.NDArray[Any]:
     if is_tensor(x):
         if str(x.layout) != "torch.strided":
             raise InputError(f"{what} must be a dense tensor, got {x.layout}; use x.to_dense()")
-        x = x.detach().cpu()
+        if x.requires_grad:
+            raise InputError(
+                f"{what} must not require a gradient, which would be lost here; detach them with "
+                "x.detach(), or use rf.multiview_signature, which is differentiable"
+            )
+        x = x.cpu()
         # bfloat16 has no numpy counterpart; float32 holds each of its values.
         x = (x.float() if str(x.dtype) == "torch.bfloat16" else x).resolve_conj().numpy()
     if isinstance(x, np.ma.MaskedArray) and np.any(x.mask):
@@ -110,18 +116,19 @@ def parts_of_block(
     lengths: Any = None,
     origin: np.datetime64 | None = None,
     *,
-    layout: str = "(B, L, C)",
+    layout: str = "time_first",
 ) -> Parts:
     """A regular block ``(B, L, C)``, or ``(B, C, L)`` by ``layout``, of which series b is its first
     ``lengths[b]`` points; ``times`` is None (0, 1, 2, ...), shared ``(L,)`` or ``(B, L)``.
     """
+    axes = "(B, L, C)" if check_layout(layout) == "time_first" else "(B, C, L)"
     block = as_values(x)
     if block.ndim != 3:
         raise InputError(
-            f"values must have 3 dimensions {layout}, got shape {block.shape}; "
+            f"values must have 3 dimensions {axes}, got shape {block.shape}; "
             "for one series add a leading axis with x[None], for one channel an axis of size 1"
         )
-    if layout == "(B, C, L)":
+    if layout == "channels_first":
         block = block.transpose(0, 2, 1)  # (B, L, C)
     n_series, length, n_channels = block.shape
     stamps, origin = _block_times(times, n_series, length, origin)
@@ -151,11 +158,9 @@ def parts_of_arrays(
     """A list of ``(L_i, C)``, or ``(C, L_i)`` by ``layout``; ``times`` is None, shared ``(L,)``
     or a list of ``(L_i,)``. ``n_channels`` is C of an empty list.
     """
-    if layout not in ("time_first", "channels_first"):
-        raise InputError(f"layout must be 'time_first' or 'channels_first', got {layout!r}")
+    shape = "(L, C)" if check_layout(layout) == "time_first" else "(C, L)"
     arrays = _as_sequence(arrays, "values")
     series = [as_values(a, f"values of series {i}") for i, a in enumerate(arrays)]
-    shape = "(L, C)" if layout == "time_first" else "(C, L)"
     for i, a in enumerate(series):
         if a.ndim != 2:
             raise InputError(
@@ -191,7 +196,8 @@ def _block_times(
     if raw.shape not in ((length,), (n_series, length)):
         raise InputError(
             f"times must have shape ({length},), shared by all series, or ({n_series}, {length}), "
-            f"got {raw.shape}; give one time for each of the {length} points of a series"
+            f"got {raw.shape}; give one time for each of the {length} points of a series, or "
+            "set layout= if time is another axis"
         )
     return to_seconds(raw, origin)
 

@@ -1,7 +1,8 @@
 """Tables of pandas, polars or pyarrow, long or wide -> the flat ragged layout."""
 
 import sys
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,16 +21,21 @@ from roughformer.series._columns import (
     stamps,
 )
 from roughformer.series._convert import Extras, Index, Parts
+from roughformer.series._roles import guess_roles, index_roles, is_kept_index, is_usual
 from roughformer.series._rows import Rows, offsets_of, sorting_order
+from roughformer.series._storage import Storage
 from roughformer.series._times import FloatTimes, as_origin
 
-__all__ = ["is_table", "read", "to_arrow"]
+__all__ = ["is_table", "read", "to_arrow", "to_table", "with_roles"]
 
 _AT_ONCE = 1 << 14
+_FEW = 10  # rows that may be numbered by chance
 
 
 def is_table(x: object) -> bool:
     """Whether ``to_arrow`` can read it; imports neither pandas nor polars."""
+    if type(x).__module__.startswith("scipy."):  # one kind of sparse matrix is a dict
+        return False
     return isinstance(x, pa.Table | pa.RecordBatch | Mapping) or _frame_kind(x) is not None
 
 
@@ -41,13 +47,46 @@ def _frame_kind(x: object) -> str | None:
     return "arrow" if hasattr(x, "__arrow_c_stream__") else None
 
 
-def to_arrow(table: Any) -> pa.Table:
-    """Any table -> pyarrow, without a copy where the library allows it."""
+def with_roles(
+    table: Any, given: Mapping[str, Any], known: Mapping[str, Any] | None = None
+) -> tuple[pa.Table, dict[str, Any]]:
+    """Find out which columns mean what -> the table, and the arguments of ``from_table``.
+
+    ``given`` are arguments of ``from_table``; ``known`` are those of another table, which count
+    where this one has such columns. A column ``label`` without nulls is the label.
+    """
+    given, known = dict(given), dict(known or {})
+    levels = table.index.names if _frame_kind(table) == "pandas" else []
+    if len(levels) > 1:
+        names, given = index_roles(levels, table.columns, given)
+        data = to_arrow(table.set_axis(table.index.set_names(names)), names)
+    else:
+        named = (*given.values(), *known.values())
+        data = to_arrow(table, [name for name in levels if is_usual(name) or name in named])
+    label = known.pop("label", "label")
+    for role, name in known.items():
+        if role not in given and (not isinstance(name, str) or name in data.column_names):
+            given[role] = name
+    roles = guess_roles(data.column_names, given, [label])
+    used = [*roles.values(), *(roles["channels"] or ()), *given.get("static", ())]
+    free = "label" not in given and label in data.column_names and label not in used
+    if free and data.column(label).null_count == 0:
+        given["label"] = label
+    return data, {**given, **roles}
+
+
+def to_arrow(table: Any, names: Iterable[Any] = ()) -> pa.Table:
+    """Any table -> pyarrow, without a copy where the library allows it. Levels of a pandas index
+    become columns if ``names`` has them.
+    """
     if isinstance(table, pa.Table):
         return table
     kind = _frame_kind(table)
     try:
         if kind == "pandas":
+            wanted = set(names)
+            levels = [i for i, name in enumerate(table.index.names) if name in wanted]
+            table = table.reset_index(level=levels) if levels else table
             return pa.Table.from_pandas(table, preserve_index=False)
         if kind == "polars":
             return (table.collect() if hasattr(table, "collect") else table).to_arrow()
@@ -81,8 +120,8 @@ def read(
             "a long table needs both channel= and value=, a wide one neither; got "
             f"channel={channel!r}, value={value!r}"
         )
-    data = to_arrow(table)
     roles = [n for n in (series_id, time, channel, value, label, *static) if n is not None]
+    data = to_arrow(table, roles)
     check_columns(data, roles)
     if series_id is None:
         one = np.zeros(min(len(data), 1), dtype=np.int64)
@@ -95,9 +134,12 @@ def read(
         parts, names = _long(rows, seconds, origin, channel, value, channels, absent)
     else:
         taken = set(roles)
-        chosen = [n for n in data.column_names if n not in taken] if channels is None else channels
-        check_columns(data, [*roles, *chosen])
-        parts, names = _wide(rows, seconds, origin, list(chosen))
+        if channels is None:
+            names_left = [n for n in data.column_names if n not in taken]
+            channels = [n for n in names_left if not is_kept_index(n)]
+        check_columns(data, [*roles, *channels])
+        _warn_of_row_numbers(rows, channels)
+        parts, names = _wide(rows, seconds, origin, list(channels))
     extras = Extras(channels=names, ids=rows.keys)
     if static:
         columns = [rows.constant(n, numbers) for n in static]
@@ -122,6 +164,22 @@ def _wide(
     times = times if order is None else times[order]
     offsets = offsets_of(rows.codes, rows.n_series) if rows.bounds is None else rows.bounds
     return Parts(values, offsets, times, None, origin), tuple(channels)
+
+
+def _warn_of_row_numbers(rows: Rows, channels: Sequence[str]) -> None:
+    """Point out channels that number the rows of all series: they tell the series apart."""
+    if rows.n_series < 2 or len(rows.data) < _FEW:
+        return
+    for name in channels:
+        head = numbers(rows.data.slice(0, _FEW), name)
+        if (np.diff(head) == 1).all() and (np.diff(numbers(rows.data, name)) == 1).all():
+            warnings.warn(
+                f"channel {name!r} is a running number of the rows, over all series: it may be an "
+                "index that was saved with the data, and may hold the answer; leave it out by "
+                "naming the other channels",
+                UserWarning,
+                stacklevel=4,
+            )
 
 
 def _side_by_side(columns: list[list[npt.NDArray[Any]]], out: npt.NDArray[Any]) -> None:
@@ -204,3 +262,65 @@ def _refuse_twice(
         f"a channel can have one value at a time, got two for channel {names[kinds[at]]!r} at "
         f"time {when} of {rows.name(int(codes[at]))}; average them or keep one"
     )
+
+
+def to_table(
+    batch: Storage,
+    form: str = "wide",
+    series_id: str = "series_id",
+    time: str = "time",
+    channel: str = "channel",
+    value: str = "value",
+    label: str = "label",
+) -> pa.Table:
+    """A batch as a table, wide or long, with the columns called as told; ``read`` the other way."""
+    if form not in ("wide", "long"):
+        raise InputError(f"form must be 'wide' or 'long', got {form!r}")
+    n_series, n_channels = len(batch), batch.n_channels
+    series = np.repeat(np.arange(n_series), batch.lengths)
+    ids = np.arange(n_series) if batch.ids is None else batch.ids
+    points = np.arange(batch.n_points)
+    measured: dict[str, Any] = {}
+    if form == "long":
+        points, which = np.nonzero(~np.isnan(batch.values))
+        names = pa.DictionaryArray.from_arrays(
+            pa.array(which.astype(np.int32)), pa.array(list(batch.channels), pa.string())
+        )
+        measured = {channel: names.cast(pa.string()), value: batch.values[points, which]}
+    else:
+        measured = {
+            name: pa.array(np.ascontiguousarray(batch.values[:, c]), from_pandas=True)
+            for c, name in enumerate(batch.channels)
+        }
+    owner = series[points]
+    columns: dict[str, Any] = {series_id: ids[owner], time: _stamps(batch)[points]}
+    expected = 2 + len(measured)
+    columns.update(measured)
+    if batch.static is not None:
+        expected += batch.static.shape[1]
+        for s, name in enumerate(batch.static_names or ()):
+            columns[name] = pa.array(batch.static[owner, s], from_pandas=True)
+    if batch.labels is not None:
+        if batch.labels.ndim != 1:
+            raise InputError(
+                f"a table has one label per series, got labels of shape {batch.labels.shape}; "
+                "use SeriesBatch.save, or batch.with_labels(labels[:, k])"
+            )
+        expected += 1
+        columns[label] = batch.labels[owner]
+    if len(columns) != expected:
+        raise InputError(
+            f"two columns would have the same name among {series_id!r}, {time!r}, {label!r}, the "
+            f"{n_channels} channels and the static covariates; choose other column names"
+        )
+    return pa.table(columns)
+
+
+def _stamps(batch: Storage) -> npt.NDArray[Any]:
+    """Times as stored, or the dates they came from."""
+    if batch.time_origin is None:
+        return batch.times
+    dates: npt.NDArray[Any] = batch.time_origin + np.rint(batch.times * 1e9).astype(
+        "timedelta64[ns]"
+    )
+    return dates

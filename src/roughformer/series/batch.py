@@ -7,7 +7,7 @@ here, once; what is behind may trust it.
 
 import os
 from collections.abc import Sequence
-from typing import Any, Self, Unpack, cast
+from typing import Any, Self, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +26,7 @@ from roughformer.series._convert import (
     parts_of_block,
 )
 from roughformer.series._fill import UnobservedWarning
+from roughformer.series._layout import layout_of
 from roughformer.series._storage import Storage
 from roughformer.series._times import FloatTimes, as_origin, to_seconds
 
@@ -74,20 +75,26 @@ class SeriesBatch(Storage):
 
         Without times they are 0, 1, 2, ... One channel is taken over without a copy.
         """
-        origin = as_origin(extras.get("time_origin"))
-        return cls._from_parts(parts_of_block(x, times, None, origin, layout="(B, C, L)"), extras)
+        return cls.from_tensor(x, times, layout="channels_first", **extras)
 
     @classmethod
     def from_tensor(
-        cls, x: Any, t: Any = None, lengths: Any = None, **extras: Unpack[Extras]
+        cls,
+        x: Any,
+        t: Any = None,
+        lengths: Any = None,
+        *,
+        layout: str = "time_first",
+        **extras: Unpack[Extras],
     ) -> Self:
         """``x (B, L, C)``, torch or numpy; ``t`` None, ``(L,)`` or ``(B, L)``; ``lengths (B,)``.
 
         Series b is its first ``lengths[b]`` points; what stands in the padding does not matter.
         A contiguous float32 or float64 array in main memory without lengths is not copied.
+        ``layout="channels_first"``: the array is ``(B, C, L)``.
         """
         origin = as_origin(extras.get("time_origin"))
-        return cls._from_parts(parts_of_block(x, t, lengths, origin), extras)
+        return cls._from_parts(parts_of_block(x, t, lengths, origin, layout=layout), extras)
 
     @classmethod
     def from_arrays(
@@ -151,12 +158,28 @@ class SeriesBatch(Storage):
         times: Any = None,
         lengths: Any = None,
         *,
-        layout: str = "time_first",
+        layout: str | None = None,
         **options: Any,
     ) -> "SeriesBatch":
-        """Whatever ``x`` is: a SeriesBatch (returned as is), a torch tensor ``(B, L, C)``, a numpy
-        array ``(B, C, L)``, a list of 2-D arrays ``(L_i, C)`` (``layout`` as in ``from_arrays``),
-        or a table (``options`` as in ``from_table``).
+        """Whatever ``x`` is: a SeriesBatch (returned as is), a numpy array or torch tensor
+        ``(B, L, C)``, a list of 2-D arrays ``(L_i, C)``, or a table.
+
+        Parameters
+        ----------
+        times, lengths
+            Times of the points and lengths of padded series, as in ``from_tensor`` and
+            ``from_arrays``.
+        layout
+            ``"time_first"``, as above, or ``"channels_first"`` for ``(B, C, L)`` and ``(C, L_i)``.
+            None is time first too, but refuses an array with more channels than points (a list
+            with more than twice as many in each series) unless ``times`` or ``channels`` show that
+            it is meant.
+        **options
+            Names, ids and labels as in ``Extras``, or the columns of a table as in ``from_table``.
+            Columns of a table that are not named are guessed: ids and times by usual names
+            (``id``, ``patient``, ``time``, ``timestamp``, ...), ``label`` is the label, ``channel``
+            and ``value`` make a long table, and the others are channels. A pandas frame may have
+            the index (id, time), or (id, time, channel) and one column of values.
         """
         if isinstance(x, SeriesBatch):
             if times is not None or lengths is not None or options:
@@ -167,33 +190,30 @@ class SeriesBatch(Storage):
             return x
         if isinstance(x, np.ndarray) and x.dtype == object and x.ndim == 1:
             x = list(x)  # sktime and aeon keep unequal series so
-        if is_tensor(x):
-            return cls.from_tensor(x, times, lengths, **options)
-        if isinstance(x, np.ndarray):
+        names = options.get("channels")
+        n_channels = len(names) if isinstance(names, Sequence) else None
+        if isinstance(x, np.ndarray) or is_tensor(x):
             if x.ndim != 3:
                 raise InputError(
-                    f"a numpy array of series must be (B, C, L), got shape {x.shape}; for B series "
-                    "of one channel give x[:, None, :], for one series of shape (L, C) give [x]"
+                    f"an array of series must be (B, L, C), got shape {tuple(x.shape)}; for B "
+                    "series of one channel give x[:, :, None], for one series of shape (L, C) "
+                    "give [x]"
                 )
-            origin = as_origin(options.get("time_origin"))
-            parts = parts_of_block(x, times, lengths, origin, layout="(B, C, L)")
-            return cls._from_parts(parts, cast(Extras, options))
+            layout = layout_of(x, layout, times=times, n_channels=n_channels)
+            return cls.from_tensor(x, times, lengths, layout=layout, **options)
         if isinstance(x, Sequence) and not isinstance(x, str | bytes):
             if lengths is not None:
                 raise InputError("arrays in a list have their own lengths; leave lengths= out")
+            layout = layout_of(x, layout, times=times, n_channels=n_channels)
             return cls.from_arrays(x, times, layout=layout, **options)
         if _table.is_table(x):
             if times is not None or lengths is not None:
                 raise InputError("the times of a table are a column: give its name as time=")
-            if "time" not in options or "series_id" not in options:
-                raise InputError(
-                    "a table needs the names of its columns as series_id= (None: one series) and "
-                    "time=; see SeriesBatch.from_table"
-                )
-            return cls.from_table(x, **options)
+            data, roles = _table.with_roles(x, options)
+            return cls.from_table(data, **roles)
         raise InputError(
-            "expected a SeriesBatch, an array (B, C, L), a torch tensor (B, L, C), a list of 2-D "
-            f"arrays or a table, got {type(x).__name__}"
+            "expected a SeriesBatch, an array (B, L, C), a list of 2-D arrays (L, C) or a table, "
+            f"got {type(x).__name__}"
         )
 
     # Parts and sums of it
@@ -285,7 +305,19 @@ class SeriesBatch(Storage):
         """``(B, C)``: True where a channel is never observed in a series."""
         return _fill.unobserved(self._values, self._offsets)
 
-    # On disk
+    # Other forms, and on disk
+
+    def to_pandas(
+        self, *, series_id: str = "series_id", time: str = "time", label: str = "label"
+    ) -> Any:
+        """Return a pandas DataFrame with the index (``series_id``, ``time``).
+
+        It has a row for each point and a column for each channel; static covariates and labels are
+        columns too, repeated in each row of their series. Series without ids are numbered.
+        ``SeriesBatch.of`` reads the frame back, with ``static=batch.static_names`` if it has any.
+        """
+        table = _table.to_table(self, series_id=series_id, time=time, label=label)
+        return table.to_pandas().set_index([series_id, time])
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """One Parquet file, a row per point: series number, time, then one column per channel.

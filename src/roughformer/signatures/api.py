@@ -9,6 +9,7 @@ from roughformer.checks import whole_number
 from roughformer.errors import InputError
 from roughformer.lifts import Lifts, View
 from roughformer.series import SeriesBatch
+from roughformer.series._convert import is_tensor
 from roughformer.series._validate import check_mask
 from roughformer.signatures.engine import (
     Engine,
@@ -64,6 +65,7 @@ def multiview_signature(
     basis: Basis = "brackets",
     times: Any = None,
     lengths: Any = None,
+    layout: str | None = None,
     keep: Any = None,
     drop: float = 0.0,
     seed: int = 0,
@@ -86,8 +88,8 @@ def multiview_signature(
     Parameters
     ----------
     x
-        A ``SeriesBatch`` or anything ``SeriesBatch.of`` takes (with ``times``, ``lengths``): an
-        array ``(B, C, L)``, a torch tensor ``(B, L, C)``, a list of ``(L_i, C)`` arrays, ...
+        A ``SeriesBatch`` or anything ``SeriesBatch.of`` takes (with ``times``, ``lengths``,
+        ``layout``): an array or torch tensor ``(B, L, C)``, a list of ``(L_i, C)`` arrays, ...
     windows
         A number of windows over each series' own span, cut times, or a ``Windows``.
     depth
@@ -119,10 +121,13 @@ def multiview_signature(
     are padded with zeros.
     """
     _refuse_what_would_be_lost(x)
-    batch = SeriesBatch.of(x, times, lengths)
-    layout = layout_of(batch.channels, depth, views, lifts, transform, basis)
+    # Gradients flow through the tensor itself, which _tokens is given beside the batch.
+    batch = SeriesBatch.of(x.detach() if is_tensor(x) else x, times, lengths, layout=layout)
+    if layout == "channels_first" and is_tensor(x):
+        x = x.transpose(1, 2)  # gradients flow back through it
+    features = layout_of(batch.channels, depth, views, lifts, transform, basis)
     return _tokens(
-        x, batch, Windows.of(windows), layout, keep, drop, seed, series, dtype, precise,
+        x, batch, Windows.of(windows), features, keep, drop, seed, series, dtype, precise,
         out, threads, engine, max_memory,
     )  # fmt: skip
 

@@ -1,0 +1,204 @@
+"""SignatureTransformer: signatures of windows as features for scikit-learn pipelines."""
+
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from roughformer.errors import InputError
+from roughformer.estimators.inputs import as_series
+from roughformer.lifts import Lifts, View
+from roughformer.series import SeriesBatch
+from roughformer.signatures.api import multiview_signature
+from roughformer.signatures.features import Layout, Transform, layout_of
+from roughformer.tokens.tokenizer import check_series
+from roughformer.windows import Windows
+
+__all__ = ["SignatureTransformer"]
+
+
+class SignatureTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Turn irregular, ragged, incomplete series into one row of signature features each.
+
+    Time is cut into windows; the features of a series are the words of the signatures over each
+    window (local view) and from the start to its end (global view), window by window.
+
+    Parameters
+    ----------
+    windows : int, Windows or cut times, default=5
+        Number of windows over each series' own span, or as in ``multiview_signature``. Where it
+        leads to different numbers of windows, a row ends with zeros.
+    depth : int, default=3
+        Length of the longest words.
+    views : {"global", "local"} or a tuple of both, default=("global", "local")
+        Signatures from the start of a series, of each window, or both.
+    lifts : lifts or mapping from view to lifts, default=("time",)
+        Channels added to the path, as in ``multiview_signature``.
+    logsignature : bool, default=False
+        Use log-signatures: the same information in fewer coordinates.
+
+    Attributes
+    ----------
+    n_features_in_ : int
+        Number of channels.
+    n_windows_ : int
+        Number of windows of a row.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.linear_model import RidgeClassifierCV
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> X = np.random.default_rng(0).normal(size=(40, 30, 2)).cumsum(axis=1)
+    >>> y = X[:, -1, 0] > 0
+    >>> model = make_pipeline(SignatureTransformer(), StandardScaler(), RidgeClassifierCV())
+    >>> model.fit(X[:30], y[:30]).predict(X[30:]).shape
+    (10,)
+    """
+
+    _layout: Layout
+
+    def __init__(
+        self,
+        *,
+        windows: Any = 5,
+        depth: int = 3,
+        views: tuple[View, ...] | View = ("global", "local"),
+        lifts: Lifts = ("time",),
+        logsignature: bool = False,
+    ) -> None:
+        """Keep the parameters as given, as scikit-learn wants it; see the class."""
+        self.windows = windows
+        self.depth = depth
+        self.views = views
+        self.lifts = lifts
+        self.logsignature = logsignature
+
+    def __sklearn_tags__(self) -> Any:
+        """What scikit-learn may expect: missing values, and arrays ``(B, L)`` and ``(B, L, C)``."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.two_d_array = True
+        tags.input_tags.three_d_array = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        times: Any = None,
+        lengths: Any = None,
+        layout: str | None = None,
+    ) -> Self:
+        """Learn the channels and the number of windows.
+
+        Parameters
+        ----------
+        X
+            Anything that ``SeriesBatch.of`` takes, also ``(B, L)`` for series of one channel.
+        y
+            Not used. A pandas object with the ids of the series as its index must be in their
+            order, because the next step of a pipeline matches rows by position.
+        times, lengths, layout
+            As in ``SeriesBatch.of``.
+        """
+        self._fit(as_series(X, times, lengths, layout=layout), y)
+        return self
+
+    def transform(
+        self, X: Any, times: Any = None, lengths: Any = None, *, layout: str | None = None
+    ) -> Any:
+        """Return the features ``(B, n_windows_ * features of a window)``.
+
+        Of a pandas DataFrame they are a DataFrame with the ids of the series as its index.
+        """
+        check_is_fitted(self, "n_windows_")
+        batch = as_series(
+            X, times, lengths, layout=layout, n_channels=self.n_features_in_,
+            known={"channels": self._layout.channels},
+        )  # fmt: skip
+        return self._features(X, batch)
+
+    def fit_transform(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        times: Any = None,
+        lengths: Any = None,
+        layout: str | None = None,
+    ) -> Any:
+        """Fit, and return the features of the same series."""
+        batch = as_series(X, times, lengths, layout=layout)
+        self._fit(batch, y)
+        return self._features(X, batch)
+
+    def get_feature_names_out(self, input_features: Any = None) -> npt.NDArray[np.object_]:
+        """Return a name for each feature: ``window:view:word``, windows counted from 1.
+
+        ``input_features`` are the names of the channels, if the series had none.
+        """
+        check_is_fitted(self, "n_windows_")
+        layout = self._layout
+        if input_features is not None:
+            names = [str(name) for name in input_features]
+            if len(names) != self.n_features_in_:
+                raise InputError(
+                    "input_features should have length equal to the number of channels, "
+                    f"{self.n_features_in_}, got {len(names)}"
+                )
+            layout = self._layout_of(tuple(names))
+        return np.array(
+            [f"{k + 1}:{word}" for k in range(self.n_windows_) for word in layout.names()],
+            dtype=object,
+        )
+
+    def _fit(self, batch: SeriesBatch, y: Any) -> None:
+        if len(batch) == 0:
+            raise InputError("there is nothing to learn from: no series were given")
+        if hasattr(y, "iloc") and batch.ids is not None and _is_permuted(y.index, batch.ids):
+            raise InputError(
+                "y must be in the order of the series, because a pipeline matches them by "
+                "position; give y.loc[batch.ids] with batch = rf.SeriesBatch.of(X)"
+            )
+        self._layout = self._layout_of(batch.channels)
+        self.n_features_in_ = batch.n_channels
+        self.n_windows_ = Windows.of(self.windows).place(batch).most
+
+    def _layout_of(self, channels: tuple[str, ...]) -> Layout:
+        transform: Transform = "logsignature" if self.logsignature else "signature"
+        return layout_of(channels, self.depth, self.views, self.lifts, transform)
+
+    def _features(self, X: Any, batch: SeriesBatch) -> Any:
+        check_series(batch, self._layout.channels, ())
+        layout = self._layout
+        tokens = multiview_signature(
+            batch, self.windows, layout.depth, layout.views, lifts=self.lifts,
+            transform=layout.transform,
+        )  # fmt: skip
+        n_windows = tokens.shape[1]
+        if n_windows > self.n_windows_:
+            raise InputError(
+                f"a series has {n_windows} windows, but {self.n_windows_} was the largest number "
+                "when fitting; give windows as a number, or cut times"
+            )
+        missing = ((0, 0), (0, self.n_windows_ - n_windows), (0, 0))
+        features = np.pad(tokens, missing).reshape(len(batch), -1)
+        if not hasattr(X, "iloc"):
+            return features
+        import pandas as pd
+
+        return pd.DataFrame(features, index=batch.ids, columns=self.get_feature_names_out())
+
+
+def _is_permuted(index: Any, ids: npt.NDArray[Any]) -> bool:
+    """Whether a pandas index has the ids in another order."""
+    if len(index) != len(ids) or not index.is_unique:
+        return False
+    places = index.get_indexer(ids)
+    return bool((places >= 0).all() and (np.diff(places) != 1).any())
