@@ -1,5 +1,8 @@
 """The signature layer and the Rough Transformer as modules on tensors."""
 
+import importlib.util
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -223,3 +226,12 @@ def test_wrong_series_are_refused_in_words(change, words):
     values, times, lengths = ragged(missing=0.0)
     with pytest.raises(rf.InputError, match=words):
         MultiViewSignature(3)(*change(values, times, lengths))
+
+
+def test_the_example_of_a_training_loop_learns(capsys):
+    path = Path(__file__).parents[1] / "examples" / "training_loop.py"
+    spec = importlib.util.spec_from_file_location("training_loop", path)
+    example = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(example)
+    assert example.main(epochs=3) > 0.8
+    assert "epoch 3" in capsys.readouterr().out

@@ -72,7 +72,7 @@ def as_array(x: Any, what: str) -> npt.NDArray[Any]:
         if x.requires_grad:
             raise InputError(
                 f"{what} must not require a gradient, which would be lost here; detach them with "
-                "x.detach(), or use rf.multiview_signature, which is differentiable"
+                "x.detach(), or use rf.nn.MultiViewSignature, which is differentiable"
             )
         x = x.cpu()
         # bfloat16 has no numpy counterpart; float32 holds each of its values.

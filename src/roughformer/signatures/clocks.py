@@ -17,7 +17,7 @@ from torch import Tensor
 from roughformer.lifts import Clock
 from roughformer.signatures.padded import Knots, Points, number, running_sums
 
-__all__ = ["path_clock_words", "sinc", "waves", "window_clock_words"]
+__all__ = ["clock_words_through", "path_clock_words", "sinc", "waves", "window_clock_words"]
 
 _AT_ONCE = 64  # frequencies whose waves at all points are held at a time
 
@@ -71,6 +71,12 @@ def path_clock_words(points: Points, omega: Sequence[float]) -> Tensor:
     # The first point twice: a series of one point has a piece too, on which nothing moves.
     times = torch.cat([points.times[:, :1], points.times], dim=1)
     x = torch.cat([points.x[:, :1], points.x], dim=1)
+    return clock_words_through(Points(times, x), omega)
+
+
+def clock_words_through(points: Points, omega: Sequence[float]) -> Tensor:
+    """``(B, C, J, 2)``: clock words of paths of two points or more; the clock starts at time 0."""
+    times, x = points
     length = times[:, 1:] - times[:, :-1]
     middle = 0.5 * (times[:, 1:] + times[:, :-1])
     step = (x[:, 1:] - x[:, :-1]).transpose(1, 2)  # (B, C, L)
@@ -78,4 +84,4 @@ def path_clock_words(points: Points, omega: Sequence[float]) -> Tensor:
     for i in range(0, len(omega), _AT_ONCE):
         some = torch.tensor(omega[i : i + _AT_ONCE], dtype=torch.float64, device=x.device)
         found.append(torch.stack([step @ wave for wave in waves(middle, length, some)], dim=-1))
-    return torch.cat(found, dim=2)
+    return torch.cat(found, dim=2) if len(found) > 1 else found[0]

@@ -4,6 +4,7 @@ A signature truncated at depth n is ``[S_1, ..., S_n]`` with S_k ``(..., d^k)``;
 device, differentiable, no loop over samples.
 """
 
+from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
@@ -11,8 +12,8 @@ import torch
 from torch import Tensor
 
 from roughformer.signatures.log_table import log_table
-from roughformer.signatures.padded import Knots, running_sums
-from roughformer.words import lyndon_words, word_count, word_index
+from roughformer.signatures.padded import Knots, running_sum, running_sums
+from roughformer.words import lyndon_words, word_index
 
 __all__ = [
     "Levels",
@@ -22,6 +23,7 @@ __all__ = [
     "jump",
     "lyndon_logarithm",
     "multiply",
+    "path_levels",
     "sliding_products",
     "window_levels",
 ]
@@ -31,8 +33,7 @@ Levels = list[Tensor]
 
 def as_levels(words: Tensor, dim: int, depth: int) -> Levels:
     """Signatures ``(..., words)`` -> levels ``(..., dim^k)``, k = 1 ... depth."""
-    ends = [word_count(dim, k) for k in range(depth + 1)]
-    return [words[..., ends[k] : ends[k + 1]] for k in range(depth)]
+    return list(torch.split(words, [dim**k for k in range(1, depth + 1)], dim=-1))
 
 
 def as_words(levels: Levels) -> Tensor:
@@ -72,13 +73,27 @@ def jump(values: Tensor, with_time: bool, depth: int) -> Levels:
 
 
 def window_levels(steps: Tensor, knots: Knots, depth: int, local: bool) -> Levels:
-    """Increments ``steps (B, M - 1, d)`` -> levels ``(B, W, d^k)`` at the end of each window.
+    """Increments ``steps (B, M - 1, d)`` -> levels ``(B, W, d^k)`` at the end of each window."""
+    return _grown(steps, depth, lambda x, last: running_sums(x, knots, local))
 
-    A signature grows from knot i to i + 1 by
+
+def path_levels(steps: Tensor, depth: int) -> Levels:
+    """Increments ``steps (B, N, d)`` -> levels ``(B, d^k)`` of the path through all of them."""
+    return _grown(
+        steps, depth, lambda x, last: (x if last else running_sum(x)[:, :-1], x.sum(dim=1))
+    )
+
+
+def _grown(
+    steps: Tensor, depth: int, sums: Callable[[Tensor, bool], tuple[Tensor, Tensor]]
+) -> Levels:
+    """Levels at the ends that ``sums`` knows. A signature grows from knot i to i + 1 by
 
         S_k(i + 1) = S_k(i) + Σ_{m=1..k} S_{k-m}(i) ⊗ Δ_i^{⊗m} / m!,
 
-    so level k is a running sum once the levels below are known at each knot.
+    so level k is a running sum once the levels below are known at each knot. ``sums`` gives, of a
+    row for each piece, the sums before each piece, which the last level does not need, and those
+    at the ends.
     """
     found: Levels = []
     below: Levels = []  # levels at the beginning of each piece
@@ -89,7 +104,7 @@ def window_levels(steps: Tensor, knots: Knots, depth: int, local: bool) -> Level
             grown = fraction if partial is None else _outer(partial, fraction)
             partial = grown + below[m - 1]
         grown = steps if partial is None else _outer(partial, steps)
-        here, ends = running_sums(grown, knots, local)
+        here, ends = sums(grown, k == depth)
         found.append(ends)
         below.append(here)
     return found

@@ -22,7 +22,7 @@ from roughformer.series import SeriesBatch, UnobservedWarning
 from roughformer.signatures import native_call
 from roughformer.signatures.buffers import new_result
 from roughformer.signatures.clock import clock_words as native_clock_words
-from roughformer.signatures.clocks import path_clock_words, window_clock_words
+from roughformer.signatures.clocks import clock_words_through, path_clock_words, window_clock_words
 from roughformer.signatures.definition import (
     finish_view,
     in_transform,
@@ -30,10 +30,9 @@ from roughformer.signatures.definition import (
     signature_tokens,
 )
 from roughformer.signatures.features import Layout, layout_of
-from roughformer.signatures.levels import as_levels, as_words, window_levels
+from roughformer.signatures.levels import as_levels, as_words, path_levels
 from roughformer.signatures.library import load
 from roughformer.signatures.padded import (
-    Knots,
     Observed,
     Placed,
     Points,
@@ -364,40 +363,36 @@ def piece_signature(x: Tensor, times: Tensor, depth: int, time_unit: float) -> T
     """Signatures ``(B, words)`` of paths through the corners ``times (B, M)``, ``x (B, M, C)``, all
     of each; ``time_unit``: 0 for no channel of time.
     """
-    lengths, edges = _whole_path(times)
-    options = (depth, "local", time_unit, False)
-    if _worth_a_call(x, depth) and _kernel_serves(x, times, edges):
+    if x.numel() * x.shape[2] ** (depth - 1) > _SMALL and _kernel_serves(x, times, times):
+        lengths, edges = _whole_path(times)
         words: Tensor = torch.ops.roughformer.window_signatures(
-            x, times, lengths, edges, *options, False
+            x, times, lengths, edges, depth, "local", time_unit, False, False
         )
         return words[:, 0]
-    path = x
+    steps = x[:, 1:] - x[:, :-1]
     if time_unit:
-        clock = (times - times[:, :1]) * number(1.0 / time_unit, times)
-        path = torch.cat([clock.unsqueeze(-1), x], dim=-1)
-    at = torch.stack([lengths * 0, lengths - 1], dim=1)
-    none = torch.zeros_like(times[:, 1:], dtype=torch.int64)
-    steps = path[:, 1:] - path[:, :-1]
-    # One window is all there is: its sums are those since the first point.
-    return as_words(window_levels(steps, Knots(times, at, none, none), depth, local=False))[:, 0]
+        clock = (times[:, 1:] - times[:, :-1]) * number(1.0 / time_unit, times)
+        steps = torch.cat([clock.unsqueeze(-1), steps], dim=-1)
+    return as_words(path_levels(steps, depth))
 
 
-def _worth_a_call(x: Tensor, depth: int) -> bool:
-    """Whether a path is so large that the kernel makes up for the cost of calling it."""
-    return bool(x.numel() * x.shape[2] ** (depth - 1) > _SMALL)
-
-
-def piece_clock_words(x: Tensor, times: Tensor, omega: Sequence[float]) -> Tensor:
-    """Clock words ``(B, C, J, 2)`` of the same paths, the clock from their beginning on."""
-    lengths, edges = _whole_path(times)
+def piece_clock_words(x: Tensor, times: Tensor, origin: Tensor, omega: Sequence[float]) -> Tensor:
+    """Clock words ``(B, C, J, 2)`` of the same paths; the clock starts at ``origin (B,)``."""
+    since = times - origin.unsqueeze(1)
     wanted = torch.is_grad_enabled() and x.requires_grad
     small = x.shape[0] * x.shape[1] * len(omega) < _SMALL
-    if wanted or small or not _kernel_serves(x, times, edges):
-        return path_clock_words(Points(times - times[:, :1], x), omega)
+    if wanted or small or not _kernel_serves(x, times, times):
+        return clock_words_through(Points(since, x), omega)
+    lengths, edges = _whole_path(times)
     words: Tensor = torch.ops.roughformer.clock_words(
         x, times, lengths, edges, list(omega), len(omega), 1.0, "local", False
     )
-    return words.reshape(x.shape[0], x.shape[2], len(omega), 2)
+    # The kernel's clock starts with the path.
+    turns = torch.tensor(omega, dtype=torch.float64, device=x.device)
+    angle = (since[:, :1] * turns).unsqueeze(1)
+    real, imaginary = words.reshape(x.shape[0], x.shape[2], len(omega), 2).unbind(dim=-1)
+    cosine, sine = angle.cos(), angle.sin()
+    return torch.stack([real * cosine - imaginary * sine, real * sine + imaginary * cosine], dim=-1)
 
 
 def _whole_path(times: Tensor) -> tuple[Tensor, Tensor]:

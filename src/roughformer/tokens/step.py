@@ -258,15 +258,7 @@ class _Words:
         """Clock words ``(B, C, J, 2)`` of the piece, on the clock of its window."""
         assert self.clock is not None
         assert self.clock.frequencies is not None
-        words = piece_clock_words(piece.x, piece.times, self.clock.frequencies)
-        # The piece's own clock starts with it: it is turned to that of the window.
-        omega = torch.tensor(self.clock.frequencies, dtype=torch.float64, device=words.device)
-        angle = (piece.times[:, :1] - piece.opened.unsqueeze(1)) * omega  # (B, J)
-        cosine, sine = angle.cos().unsqueeze(1), angle.sin().unsqueeze(1)
-        real, imaginary = words.unbind(dim=-1)
-        return torch.stack(
-            [real * cosine - imaginary * sine, real * sine + imaginary * cosine], dim=-1
-        )
+        return piece_clock_words(piece.x, piece.times, piece.opened, self.clock.frequencies)
 
     def _since_start(
         self, local: Levels, begin: Tensor, piece: Piece, old: State, new: State
