@@ -456,41 +456,47 @@ def _lifted_parts(
     data: Observed, edges: Tensor, layout: Layout, hold: bool, context: int | None
 ) -> tuple[list[Tensor], list[Tensor]]:
     """The same of any path: it is held and lifted in torch."""
-    points = held_points(data, edges) if hold else linear_points(data)
+    points = held_points(data, edges, _complete(data)) if hold else linear_points(data)
     n_channels = len(layout.channels)
     full = torch.full_like(data.lengths, points.times.shape[1])
-    signatures = []
-    for view in layout.views:
-        lifts = layout.lifts[view]
-        own, unit = with_counts(points, data, lifts), _time_unit(lifts.time)
+    found: dict[View, Tensor] = {}
+    for view, path in zip(layout.views, layout.paths, strict=True):
+        if view in found:
+            continue
+        own = with_counts(points, data, layout.lifts[view])
+        lifts, count, since = layout.lifts[view], full, edges
+        unit = _time_unit(lifts.time)
         if unit < 0 or lifts.lags:
             knots = place_knots(own.times, edges, tuple(lag.delay for lag in lifts.lags))
-            x = lifted(own, knots, lifts, n_channels)
-            own, unit = Points(knots.times, x), 0.0
-            count = torch.full_like(data.lengths, x.shape[1])
-            since = edges - edges[:, :1]  # knots begin at the first cut
-        else:
-            count, since = full, edges
-        sliding = view == "global" and context is not None
+            own = Points(knots.times, lifted(own, knots, lifts, n_channels))
+            count = torch.full_like(data.lengths, own.x.shape[1])
+            unit, since = 0.0, edges - edges[:, :1]  # knots begin at the first cut
+        # Over a context the global view is made of local signatures, too.
+        sliding = context is not None
+        sharing = [v for v, p in zip(layout.views, layout.paths, strict=True) if p == path]
+        name = "local" if sliding else "both" if len(sharing) == 2 else view
         words = torch.ops.roughformer.window_signatures(
-            own.x,
-            own.times,
-            count,
-            since,
-            layout.depth,
-            "local" if sliding else view,
-            unit,
-            False,
-            False,
+            own.x, own.times, count, since, layout.depth, name, unit, False, False
         )
-        starts = None
-        if lifts.basepoint:
-            starts = path_at(own, edges[:, :-1])
-            starts = starts[..., int(unit == 0 and lifts.time is not None) :]
-        levels = as_levels(words, layout.dim(view), layout.depth)
-        signatures.append(finish_view(levels, starts, layout, view, context))
+        size = words.shape[-1] // len(_VIEWS[name])
+        for v in sharing:
+            at = size if name == "both" and v == "local" else 0
+            levels = as_levels(words[..., at : at + size], layout.dim(v), layout.depth)
+            starts = None
+            if layout.lifts[v].basepoint:
+                first = int(unit == 0 and lifts.time is not None)
+                starts = path_at(own, edges[:, :-1])[..., first:]
+            found[v] = finish_view(levels, starts, layout, v, context)
     clocks = _clock_parts(points.x[..., :n_channels], points.times, full, edges, layout, False)
-    return signatures, clocks
+    return [found[view] for view in layout.views], clocks
+
+
+def _complete(data: Observed) -> bool:
+    """Whether no value is missing; a graph in the making does not look."""
+    if torch.compiler.is_compiling():
+        return False
+    inside = inside_of(data.lengths, data.seen.shape[1])
+    return bool((data.seen.all(dim=2) == inside).all())
 
 
 def _clock_parts(

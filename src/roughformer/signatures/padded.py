@@ -52,20 +52,45 @@ def number(x: float, like: Tensor) -> Any:
 def at_rows(x: Tensor, at: Tensor) -> Tensor:
     """``x (B, M, ...)``, ``at (B, N)`` -> ``(B, N, ...)``: row ``at[b, n]`` of ``x[b]``."""
     row = torch.arange(x.shape[0], device=x.device).unsqueeze(1)
-    return x[row, at]
+    if torch.compiler.is_exporting():
+        return x[row, at]
+    rows = (row * x.shape[1] + at).flatten()  # several times as fast on a CPU
+    return x.flatten(0, 1).index_select(0, rows).reshape(*at.shape, *x.shape[2:])
 
 
 def last_at_or_before(times: Tensor, query: Tensor) -> Tensor:
     """``times (B, M)`` that do not decrease, ``query (B, N)`` -> ``(B, N)``: the number of the last
     time at or before each query, 0 if there is none.
 
-    Times and queries are sorted together, equal ones times first: a search with few nodes.
+    ONNX has no search: there times and queries are sorted together, equal ones times first.
     """
+    if not torch.compiler.is_exporting():
+        found = torch.searchsorted(
+            times.detach().contiguous(), query.detach().contiguous(), right=True
+        )
+        return (found - 1).clamp(min=0)
     size = times.shape[1]
     order = torch.sort(torch.cat([times, query], dim=1), dim=1, stable=True).indices
     before = (order < size).to(torch.int64).cumsum(dim=1)
     found = torch.zeros_like(order).scatter(1, order, before)
     return (found[:, size:] - 1).clamp(min=0)
+
+
+def _merged(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
+    """Two rows of times that do not decrease, ``(B, M)`` and ``(B, N)``, as one ``(B, M + N)``, and
+    where each entry comes from; of equal times those of the first row come first.
+    """
+    both = torch.cat([first, second], dim=1)
+    if torch.compiler.is_exporting():
+        found = torch.sort(both, dim=1, stable=True)
+        return found.values, found.indices
+    a, b = (x.detach().contiguous() for x in (first, second))
+    place_a = torch.searchsorted(b, a) + torch.arange(a.shape[1], device=a.device)
+    place_b = torch.searchsorted(a, b, right=True) + torch.arange(b.shape[1], device=b.device)
+    place = torch.cat([place_a, place_b], dim=1)
+    source = torch.arange(both.shape[1], device=both.device).expand(place.shape)
+    order = torch.zeros_like(place).scatter(1, place, source)
+    return both.gather(1, order), order
 
 
 def running_sum(x: Tensor) -> Tensor:
@@ -180,18 +205,22 @@ def linear_points(data: Observed) -> Points:
     return Points(data.since, torch.where(total > 0, filled, 0.0))
 
 
-def held_points(data: Observed, cuts: Tensor) -> Points:
+def held_points(data: Observed, cuts: Tensor, complete: bool = False) -> Points:
     """The last value is held up to each of the ``cuts (B, W + 1)``, counted from the first point;
-    0 before a channel's first observation.
+    0 before a channel's first observation. ``complete``: nothing is missing.
     """
-    count, place = observation_order(data.seen)
-    known = data.values.gather(1, place.gather(1, count))
-    x = torch.where(count > 0, known, 0.0)
+    if complete:
+        column = torch.arange(data.since.shape[1], device=cuts.device)
+        x = at_rows(data.values, torch.minimum(column, (data.lengths - 1).unsqueeze(1)))
+    else:
+        count, place = observation_order(data.seen)
+        known = data.values.gather(1, place.gather(1, count))
+        x = torch.where(count > 0, known, 0.0)
     before = last_at_or_before(data.since, cuts)
     there = data.since.gather(1, before)
     # A cut on a point, or before the first one, is no corner of its own: the point comes twice.
     added = torch.where((cuts > 0) & (cuts > there), cuts, there)
-    times, order = torch.sort(torch.cat([data.since, added], dim=1), dim=1, stable=True)
+    times, order = _merged(data.since, added)
     return Points(times, at_rows(torch.cat([x, at_rows(x, before)], dim=1), order))
 
 
@@ -303,11 +332,14 @@ def place_knots(times: Tensor, edges: Tensor, delays: tuple[float, ...] = ()) ->
     Knots outside of the cuts are moved onto the first or last one, so that nothing moves there.
     Neighbours may be equal: nothing moves between them.
     """
-    every = torch.cat([times, *(times + number(delay, times) for delay in delays), edges], dim=1)
-    every = torch.minimum(torch.maximum(every, edges[:, :1]), edges[:, -1:])
-    sorted_, order = torch.sort(every, dim=1, stable=True)
-    size, n_cuts = every.shape[1], edges.shape[1]
-    column = torch.arange(size, device=every.device).unsqueeze(0).expand(order.shape)
+    first, last = edges[:, :1], edges[:, -1:]
+    sorted_ = torch.minimum(torch.maximum(times, first), last)
+    for delay in delays:
+        later = times + number(delay, times)
+        sorted_ = _merged(sorted_, torch.minimum(torch.maximum(later, first), last))[0]
+    sorted_, order = _merged(sorted_, edges)
+    size, n_cuts = sorted_.shape[1], edges.shape[1]
+    column = torch.arange(size, device=order.device).unsqueeze(0).expand(order.shape)
     where = torch.zeros_like(order).scatter(1, order, column)
     is_cut = (order >= size - n_cuts).to(torch.int64)
     window = (is_cut.cumsum(dim=1) - 1).clamp(min=0)[:, :-1]
