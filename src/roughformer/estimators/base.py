@@ -1,5 +1,6 @@
 """What the classifier and the regressor share when they are fitted."""
 
+import inspect
 import os
 import warnings
 from collections.abc import Callable
@@ -13,32 +14,37 @@ from sklearn.utils import check_random_state
 from torch import Tensor
 
 from roughformer.baselines import PathEncoder, SampleEncoder
-from roughformer.checks import whole_number
 from roughformer.errors import InputError
 from roughformer.estimators.aims import any_known, at_targets, class_counts, is_known
 from roughformer.estimators.fitted import FittedEstimator
 from roughformer.estimators.inputs import as_series
 from roughformer.estimators.key import training_key
 from roughformer.estimators.parts import Part, Series, held_series, parts_of
-from roughformer.estimators.plan import Plan, plan_of
+from roughformer.estimators.plan import Plan, Wishes, plan_of
 from roughformer.estimators.stored_plan import planned_on
-from roughformer.kinds import least_scale_of, options_of_kind, unused_options
+from roughformer.kinds import least_scale_of
 from roughformer.predictor import Predictor, committee_of
 from roughformer.store.stored import StoredSeries
 from roughformer.threads import using_threads
-from roughformer.tokens import Tokenizer
+from roughformer.tokens import TokenConfig, Tokenizer
 from roughformer.train import TrainConfig, TrainingData, train
 from roughformer.train.source import Inputs, join
 from roughformer.train.stored_source import source_of, tensors
 from roughformer.train.team import current_team
 
-__all__ = ["RFormerEstimator"]
+__all__ = ["TrainedEstimator"]
 
 _FOR_SCALING = 4096  # series that statistics are taken from
 
 
-class RFormerEstimator(FittedEstimator):
-    """Parameters of both estimators; see ``RFormerClassifier`` and ``RFormerRegressor``."""
+class TrainedEstimator(FittedEstimator):
+    """An estimator that the training loop fits, whatever its model and its task."""
+
+    # Parameters; an estimator that does not have one of them has this value.
+    causal: Any = False
+    context: Any = None
+    static: Any = ()
+    _rate_like = False  # whether targets are rates, per unit of time
 
     after_epoch: Callable[[dict[str, Any]], None] | None = None  # told of each epoch's record
     _weight: Tensor | None  # of the classes (K,), for the member that is being trained
@@ -56,10 +62,7 @@ class RFormerEstimator(FittedEstimator):
     @property
     def _axes_per_series(self) -> int:
         """Axes of targets of which each series has one; those of each window have one more."""
-        return 1 if self._task == "classification" else 2
-
-    def _kind_name(self) -> str:
-        return str(self.model)
+        return 1 if self.task == "classification" else 2
 
     def _rate_unit(self) -> float | None:
         """Turns per unit of time of a target of 1, if targets are rates."""
@@ -88,7 +91,6 @@ class RFormerEstimator(FittedEstimator):
             y = batch.labels
         target = self._encode_targets(y, len(batch))
         self._warn_of_little(batch)
-        self._warn_of_unused()
         team = current_team()
         seed = team.same(int(check_random_state(self.random_state).randint(2**31 - 1)))
         run_dir = self._run_directory()
@@ -134,7 +136,7 @@ class RFormerEstimator(FittedEstimator):
     ) -> list[tuple[Part, Part]]:
         """Training and validation part of each member."""
         classes: npt.NDArray[np.int64] | None = target.numpy()
-        if self._task != "classification" or target.dim() > 1:
+        if self.task != "classification" or target.dim() > 1:
             # Series of which something is known give their share, as a class would.
             some = is_known(target).flatten(1).any(dim=1).long()
             classes = some.numpy() if 0 < int(some.sum()) < len(some) else None
@@ -159,12 +161,12 @@ class RFormerEstimator(FittedEstimator):
                 f"there are targets for {target.shape[1]} windows, but the series with most "
                 f"windows has {most}"
             )
-        if isinstance(plan.encoder, SampleEncoder | PathEncoder) and plan.train.augment.drop[1] > 0:
+        if isinstance(plan.encoder, SampleEncoder | PathEncoder) and plan.train.drop[1] > 0:
             raise InputError(
                 "targets of each sample cannot be used while samples are dropped; set drop=0"
             )
         rule = plan.encoder.config.rule.rule if isinstance(plan.encoder, Tokenizer) else "points"
-        if plan.train.augment.warp > 0 and rule not in ("count", "points"):
+        if plan.train.warp > 0 and rule not in ("count", "points"):
             how = "a duration" if rule == "duration" else "cut times"
             raise InputError(
                 f"warp moves the series but not windows by {how}, so targets of each window would "
@@ -173,26 +175,44 @@ class RFormerEstimator(FittedEstimator):
 
     def _plan(self, batch: Series, target: Tensor) -> Plan:
         """Encoder and configurations, from the options and the training series."""
-        series, tokenizer = planned_on(batch, self._changed_options(), self._kind_name())
+        series, tokenizer = planned_on(batch, self._changed_tokens(), self.kind)
         return plan_of(
-            self.get_params(deep=False),
-            self._kind_name(),
+            Wishes(
+                tokens=self._token_options(),
+                model=self.groups["model"](**self._options("model")),
+                causal=bool(self.causal),
+            ),
+            self.kind,
             series,
             target,
-            output={"task": self._task} | self._output_options(target),
+            train=self._train_config,
+            output={"task": self.task} | self._output_options(target),
             rate_unit=self._rate_unit(),
             tokenizer=tokenizer,
         )
 
-    def _changed_options(self) -> list[str]:
-        """Names of the options that are not as usual."""
-        usual = type(self)().get_params(deep=False)
-        wishes = self.get_params(deep=False)
-        return [name for name, wish in wishes.items() if repr(wish) != repr(usual[name])]
+    @property
+    def _train_config(self) -> TrainConfig:
+        return TrainConfig(**self._options("training"), device=self.device)
+
+    def _token_options(self) -> dict[str, Any]:
+        """Options of the tokens, "auto" where the series decide."""
+        found = {"static": self.static}
+        if "tokens" not in self.groups:
+            return found
+        usual = {name: self._usual("tokens", name) for name in TokenConfig.options()}
+        return usual | found | self._options("tokens") | {"context": self.context}
+
+    def _changed_tokens(self) -> list[str]:
+        """Options of the tokens that are not as usual."""
+        found = self._changed("tokens") if "tokens" in self.groups else []
+        usual = inspect.signature(type(self)).parameters
+        others = [name for name in ("static", "context", "causal") if name in usual]
+        return found + [n for n in others if repr(getattr(self, n)) != repr(usual[n].default)]
 
     def _warn_of_little(self, batch: Series) -> None:
         """Say in words what goes through but can hardly be meant."""
-        classes = getattr(self, "classes_", None) if self._task == "classification" else None
+        classes = getattr(self, "classes_", None) if self.task == "classification" else None
         text = ""
         if len(batch) == 1:
             text = "there is one series only: a model can do little more than learn it by heart"
@@ -200,19 +220,6 @@ class RFormerEstimator(FittedEstimator):
             text = f"all labels are {classes.tolist()[0]!r}: the model will always answer that"
         if text:
             warnings.warn(text, UserWarning, stacklevel=4)
-
-    def _warn_of_unused(self) -> None:
-        """Name the options that were changed although the model has no use for them."""
-        unused = unused_options(self._kind_name(), self._changed_options())
-        if unused:
-            own = [name for name in unused if name in options_of_kind(self._kind_name())]
-            hint = f"; its own {', '.join(own)} is set by model_options" if own else ""
-            warnings.warn(
-                f"the model {self._kind_name()!r} does not use {', '.join(unused)}: what you set "
-                f"changes nothing{hint}",
-                UserWarning,
-                stacklevel=4,
-            )
 
     def _train(
         self, plan: Plan, part: Part, held: Part, seed: int, run_dir: Path | None
@@ -223,12 +230,12 @@ class RFormerEstimator(FittedEstimator):
         config = plan.train.model_copy(update={"seed": seed})
         model = plan.kind.model(plan.model)
         source = source_of(
-            encoder, series, target, config, readers=whole_number(self.readers, "readers", 0),
+            encoder, series, target, config, readers=config.readers,
             rate_like=self._rate_like, to_target=self._to_loss, threads=1,
         )  # fmt: skip
         model.fit_scaling(source.sample(_FOR_SCALING) | least_scale_of(encoder))
         self._weight = self._class_weight(target)
-        if self._task == "classification":
+        if self.task == "classification":
             counts = class_counts(target, plan.model.n_outputs)
             frequency = counts if self._weight is None else counts * self._weight
             if frequency.sum() > 0:
@@ -264,7 +271,7 @@ class RFormerEstimator(FittedEstimator):
         try:
             history = train(
                 model, data, config, run_dir=run_dir, resume=bool(self.resume),
-                verbose=bool(self.verbose), tensorboard=bool(self.tensorboard),
+                verbose=bool(self.verbose), tensorboard=config.tensorboard,
                 after_epoch=self.after_epoch,
             )  # fmt: skip
         finally:
@@ -285,10 +292,10 @@ class RFormerEstimator(FittedEstimator):
         trained with dropping, each with a fixed seed.
         """
         if isinstance(held, StoredSeries):
-            if held.tokenizer == encoder and config.augment.drop[1] == 0:
+            if held.tokenizer == encoder and config.drop[1] == 0:
                 return tensors(held.inputs(slice(None))), self._to_loss(target)
             held = held[:]
-        low, high = config.augment.drop
+        low, high = config.drop
         rates = [0.0] if high == 0 else [low, (low + high) / 2, high]
         found = [encoder.encode(held, drop=r, seed=seed + 1 + i) for i, r in enumerate(rates)]
         inputs = join(found)
@@ -297,4 +304,4 @@ class RFormerEstimator(FittedEstimator):
     def _facts(self, part: Series) -> dict[str, Any]:
         from roughformer import __version__
 
-        return {"roughformer": __version__, "trained_on": len(part), "task": self._task}
+        return {"roughformer": __version__, "trained_on": len(part), "task": self.task}

@@ -1,6 +1,6 @@
-"""RFormerClassifier."""
+"""What every trained classifier does, whatever its model."""
 
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -13,175 +13,21 @@ from torch.nn import functional as F
 from roughformer.calibration import fit_temperature
 from roughformer.errors import InputError
 from roughformer.estimators.aims import class_counts
-from roughformer.estimators.base import RFormerEstimator
-from roughformer.lifts import View
+from roughformer.estimators.base import TrainedEstimator
 from roughformer.model.outputs import OutputConfig
 from roughformer.predictor import Predictor
 from roughformer.targets import ClassTargets, check_all_known, known_labels, share_equal
 from roughformer.train.metrics import check_metric, classification_scores
 from roughformer.train.source import Inputs
 
-__all__ = ["RFormerClassifier"]
+__all__ = ["TrainedClassifier"]
 
 
-class RFormerClassifier(ClassifierMixin, RFormerEstimator):  # type: ignore[misc]
-    """Classify irregular, ragged, incomplete multichannel series with a Rough Transformer.
+class TrainedClassifier(ClassifierMixin, TrainedEstimator):  # type: ignore[misc]
+    """A classifier of series, whatever its model."""
 
-    >>> model = RFormerClassifier(drop=(0.0, 0.8)).fit(X, y, times=times)  # doctest: +SKIP
-    >>> model.predict_proba(X_new, times=times_new)  # doctest: +SKIP
-
-    Tokens
-        ``model``: "rformer", or a baseline ("transformer", "gru", "ode-rnn", "neural-cde",
-        "neural-rde", "state-space") with the same options of training, which reads the samples
-        and of the options below uses ``static`` only; ``model_options``: those that only this
-        model has;
-        ``windows`` a count, ``rf.Windows`` or cut times; ``depth`` of the signatures; ``views``
-        of the path up to each window's end and of the window; ``time``, ``lags``, ``counts``,
-        ``basepoint``, ``clock``: lifts; ``observations``: words of each channel's own observations,
-        for series that are mostly missing; ``spectrum``: of the whole path (``"linear"``,
-        ``"log"``, options, None); ``static``: names of static covariates to use (none by default,
-        because they may hold the answer); ``logsignature=True``: fewer words of the same
-        knowledge. "auto" chooses by the sizes of the training series.
-    Model
-        ``d_model``, ``n_heads``, ``n_layers``, ``dropout``, ``input_dropout``, ``pooling``;
-        ``wide``, ``wide_dropout``: small networks of that width from the last token to answers
-        of their own; ``scaling``: of features, ``"standard"``, by ``"rank"`` or ``"none"``;
-        ``causal=True`` predicts at every window end from the past only (``predict_windows``),
-        from the last ``context`` windows (None: all since the start).
-    Training
-        ``epochs``, ``batch_size``, ``learning_rate``, ``weight_decay``, ``schedule``,
-        ``patience``, ``max_seconds`` (stop then, the schedule compressed to it);
-        ``validation``: share of the series (whole groups, if ``fit`` is given ``groups``) that
-        decides by ``metric`` which weights are kept, and on which probabilities are calibrated;
-        ``members`` > 1: so many models, each validated on another part, answer as one; they
-        share the encoder (names, units, ranges) and the scale of a regression's targets, which
-        are taken from all series, weights and scaling of features are each member's own;
-        ``drop`` (a share or a range of shares of the points), ``jitter``, ``channel_dropout``,
-        ``warp``: augmentation, drawn for each batch, or ``draws`` times for all;
-        ``label_smoothing``, ``class_weight`` ("balanced", or label -> weight), also of the
-        validation part.
-    Running
-        ``device``, ``n_jobs`` threads, ``precision``, ``compile``; ``readers``: processes that
-        read a store (0: a thread does); ``random_state``: the same
-        whole number gives the same model; ``run_dir``, ``resume``, ``tensorboard``, ``verbose``.
-
-    After ``fit``: ``classes_``, ``history_`` (one record an epoch), ``predictor_``.
-    """
-
-    _task = "classification"
-    _rate_like = False
-
-    def __init__(
-        self,
-        *,
-        model: str = "rformer",
-        model_options: dict[str, Any] | None = None,
-        windows: Any = "auto",
-        depth: int | Literal["auto"] = "auto",
-        views: tuple[View, ...] = ("global", "local"),
-        logsignature: bool = False,
-        time: Literal["unit", "span", "none"] = "unit",
-        lags: float | tuple[float, ...] = (),
-        counts: bool = False,
-        basepoint: bool | Literal["auto"] = "auto",
-        clock: int | Literal["auto"] = "auto",
-        observations: bool | Literal["auto"] = "auto",
-        spectrum: Any = "auto",
-        static: tuple[str, ...] = (),
-        d_model: int = 64,
-        n_heads: int = 4,
-        n_layers: int = 1,
-        dropout: float = 0.1,
-        input_dropout: float = 0.0,
-        wide: int | Literal["auto"] = "auto",
-        wide_dropout: float = 0.5,
-        scaling: Literal["auto", "standard", "rank", "none"] = "auto",
-        pooling: Literal["mean", "attention", "last"] = "mean",
-        causal: bool = False,
-        context: int | Literal["auto"] | None = "auto",
-        epochs: int = 60,
-        batch_size: int = 32,
-        learning_rate: float = 2e-3,
-        weight_decay: float = 0.01,
-        schedule: Literal["onecycle", "cosine", "constant"] = "onecycle",
-        patience: int | None = 20,
-        max_seconds: float | None = None,
-        validation: float = 0.2,
-        members: int = 1,
-        metric: str = "auto",
-        drop: float | tuple[float, float] = 0.0,
-        jitter: float = 0.0,
-        channel_dropout: float = 0.0,
-        warp: float = 0.0,
-        draws: int = 0,
-        label_smoothing: float = 0.0,
-        class_weight: Literal["balanced"] | dict[Any, float] | None = None,
-        calibrate: bool = True,
-        precision: Literal["float32", "bfloat16"] = "float32",
-        compile: bool = False,
-        device: Literal["auto", "cpu", "cuda", "mps"] = "auto",
-        n_jobs: int | None = None,
-        readers: int = 0,
-        random_state: Any = None,
-        run_dir: Any = None,
-        resume: bool = False,
-        tensorboard: bool = False,
-        verbose: int = 0,
-    ) -> None:
-        """Keep the parameters as given, as scikit-learn wants it; see the class."""
-        self.model = model
-        self.model_options = model_options
-        self.windows = windows
-        self.depth = depth
-        self.views = views
-        self.logsignature = logsignature
-        self.time = time
-        self.lags = lags
-        self.counts = counts
-        self.basepoint = basepoint
-        self.clock = clock
-        self.observations = observations
-        self.spectrum = spectrum
-        self.static = static
-        self.d_model = d_model
-        self.n_heads = n_heads
-        self.n_layers = n_layers
-        self.dropout = dropout
-        self.input_dropout = input_dropout
-        self.wide = wide
-        self.wide_dropout = wide_dropout
-        self.scaling = scaling
-        self.pooling = pooling
-        self.causal = causal
-        self.context = context
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.schedule = schedule
-        self.patience = patience
-        self.max_seconds = max_seconds
-        self.validation = validation
-        self.members = members
-        self.metric = metric
-        self.drop = drop
-        self.jitter = jitter
-        self.channel_dropout = channel_dropout
-        self.warp = warp
-        self.draws = draws
-        self.label_smoothing = label_smoothing
-        self.class_weight = class_weight
-        self.calibrate = calibrate
-        self.precision = precision
-        self.compile = compile
-        self.device = device
-        self.n_jobs = n_jobs
-        self.readers = readers
-        self.random_state = random_state
-        self.run_dir = run_dir
-        self.resume = resume
-        self.tensorboard = tensorboard
-        self.verbose = verbose
+    task = "classification"
+    class_weight: Any
 
     def fit(
         self,
@@ -249,7 +95,7 @@ class RFormerClassifier(ClassifierMixin, RFormerEstimator):  # type: ignore[misc
             raise InputError("labels must not be NaN or infinite; leave such series out")
         if (np.array(floats) != np.round(floats)).any():
             raise InputError(
-                "Unknown label type: continuous numbers are no classes; use RFormerRegressor"
+                "Unknown label type: continuous numbers are no classes; use a regressor"
             )
         self._targets = ClassTargets.fit(labels)
         self.classes_ = self._targets.labels
@@ -284,7 +130,7 @@ class RFormerClassifier(ClassifierMixin, RFormerEstimator):  # type: ignore[misc
         return target
 
     def _metric(self) -> str:
-        return check_metric(self.metric, self._task)
+        return check_metric(self.metric, self.task)
 
     def _class_weight(self, target: Tensor) -> Tensor | None:
         wish = self.class_weight
@@ -314,7 +160,7 @@ class RFormerClassifier(ClassifierMixin, RFormerEstimator):  # type: ignore[misc
         return scores
 
     def _calibrate(self, predictor: Predictor, inputs: Inputs, aim: Tensor) -> float:
-        if not self.calibrate:
+        if not self._train_config.calibrate:
             return 1.0
         from roughformer.model.inference import run_model
 

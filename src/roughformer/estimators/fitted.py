@@ -2,17 +2,18 @@
 
 import os
 from abc import abstractmethod
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from roughformer.errors import CheckpointError, InputError
 from roughformer.estimators.inputs import as_series
+from roughformer.estimators.parameters import GroupedParameters
 from roughformer.estimators.presets import preset
 from roughformer.estimators.stored import from_plain, to_plain
 from roughformer.explain import Explanation, explain
+from roughformer.kinds import kind_of_model
 from roughformer.predictor import Predictor
 from roughformer.series import SeriesBatch
 from roughformer.threads import using_threads
@@ -20,10 +21,11 @@ from roughformer.threads import using_threads
 __all__ = ["FittedEstimator"]
 
 
-class FittedEstimator(BaseEstimator):  # type: ignore[misc]
+class FittedEstimator(GroupedParameters):
     """An estimator around a ``predictor_``, which fitting or loading gives it."""
 
-    _task: Literal["classification", "regression"]
+    kind: ClassVar[str]  # of the model, as ``roughformer.kinds`` names it
+    task: Literal["classification", "regression"]
     predictor_: Predictor
     history_: list[dict[str, Any]]  # one record an epoch; empty when loaded
 
@@ -35,7 +37,12 @@ class FittedEstimator(BaseEstimator):  # type: ignore[misc]
         The paper's: 75 windows, rate 1e-3, time as the only lift; depth 2 and both views for
         sines, depth 4 and the local view for heart rate.
         """
-        return cls(**(preset(name, cls._task) | changes))
+        return cls.from_settings(cls.preset_settings(name) | cls.settings(changes))
+
+    @classmethod
+    def preset_settings(cls, name: str) -> dict[str, Any]:
+        """The settings of a preset that differ from the defaults."""
+        return cls.settings(preset(name, cls.task))
 
     @abstractmethod
     def _readable(self, output: Tensor) -> Any:
@@ -100,7 +107,7 @@ class FittedEstimator(BaseEstimator):  # type: ignore[misc]
         """A directory with the trained model; ``load`` reads it, no pickle is involved."""
         check_is_fitted(self, "predictor_")
         _check_directory(directory)
-        self.predictor_.facts["parameters"] = to_plain(self.get_params())
+        self.predictor_.facts["parameters"] = to_plain(self.get_params(deep=False))
         self.predictor_.save(directory)
 
     @classmethod
@@ -108,13 +115,20 @@ class FittedEstimator(BaseEstimator):  # type: ignore[misc]
         """A fitted estimator from a directory that ``save`` or a training run wrote."""
         _check_directory(directory)
         predictor = Predictor.load(directory, device)
-        if predictor.facts.get("task") != cls._task:
+        if predictor.facts.get("task") != cls.task:
             raise InputError(
                 f"{os.fspath(directory)} holds a model for {predictor.facts.get('task')}, "
-                f"not for {cls._task}"
+                f"not for {cls.task}"
+            )
+        kind = kind_of_model(predictor.model)
+        if kind != cls.kind:
+            raise InputError(
+                f"{os.fspath(directory)} holds a model of the kind {kind!r}, and {cls.__name__} is "
+                f"for the kind {cls.kind!r}; load it with the estimator that saved it"
             )
         try:
-            given = from_plain(predictor.facts.get("parameters", {}), cls().get_params())
+            known = cls().get_params(deep=False)
+            given = from_plain(predictor.facts.get("parameters", {}), known, cls.groups)
         except (AttributeError, TypeError, ValueError) as error:
             raise CheckpointError(
                 f"{os.fspath(directory)} holds parameters that this version of roughformer cannot "

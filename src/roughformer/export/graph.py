@@ -115,5 +115,5 @@ def check_kind(predictor: Predictor) -> None:
     if not isinstance(first, RFormer | TempoFormer):
         raise InputError(
             f"a {type(first).__name__} cannot be exported: its steps follow the samples one by "
-            "one; RFormer, TempoFormer (rate_like=True) and Transformer can"
+            "one; RFormer, TempoFormer (RateRegressor) and Transformer can"
         )

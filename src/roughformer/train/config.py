@@ -1,9 +1,11 @@
 """How a model is trained, as plain data."""
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
+
+from roughformer.groups import Group
 
 __all__ = ["Augmentation", "TrainConfig"]
 
@@ -14,10 +16,8 @@ def _as_range(rate: Any) -> Any:
     return (rate, rate) if number else rate
 
 
-class Augmentation(BaseModel):
+class Augmentation(Group):
     """Changes of the training series, drawn anew all the time; none by default."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     drop: Annotated[tuple[float, float], BeforeValidator(_as_range)] = Field(
         (0.0, 0.0),
@@ -34,8 +34,8 @@ class Augmentation(BaseModel):
         0.0,
         ge=0,
         lt=1,
-        description="Time runs faster by a factor between 1 - warp and 1 + warp; with rate-like "
-        "targets (estimators: rate_like=True) the target is scaled along.",
+        description="Time runs faster by a factor between 1 - warp and 1 + warp; the target of "
+        "a RateRegressor is scaled along.",
     )
 
     draws: int = Field(
@@ -52,15 +52,16 @@ class Augmentation(BaseModel):
             raise ValueError(f"drop must be in [0, 1), a range increasing, got {self.drop}")
         return self
 
-    def __bool__(self) -> bool:
+    @property
+    def changes(self) -> bool:
         """Whether the series change from epoch to epoch."""
         return self.drop[1] > 0 or self.jitter > 0 or self.channel_dropout > 0 or self.warp > 0
 
 
-class TrainConfig(BaseModel):
+class TrainConfig(Augmentation):
     """Optimiser, schedule, stopping and augmentation. The defaults are the best recipe we know."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    set_by: ClassVar[dict[str, str]] = {"seed": "random_state", "device": "device"}
 
     epochs: int = Field(60, ge=1, description="At most so many passes over the training part.")
     batch_size: int = Field(32, ge=1)
@@ -87,4 +88,10 @@ class TrainConfig(BaseModel):
     save_seconds: float = Field(
         60.0, ge=0, description="Inside an epoch the state is saved when so much time has passed."
     )
-    augment: Augmentation = Augmentation()
+    calibrate: bool = Field(
+        True, description="Fit a temperature, or a factor on deviations, to the validation part."
+    )
+    readers: int = Field(
+        0, ge=0, description="Processes that read a feature store; 0: a thread does."
+    )
+    tensorboard: bool = Field(False, description="Write events for TensorBoard to run_dir.")

@@ -68,7 +68,7 @@ class Source:
     @property
     def fixed(self) -> bool:
         """Whether inputs are made once: nothing in the series changes, or a few copies are kept."""
-        augment = self.config.augment
+        augment = self.config
         changes = augment.drop[1] > 0 or augment.jitter > 0 or augment.channel_dropout > 0
         changes = changes or (augment.warp > 0 and not self._warps_inputs)
         return not changes or augment.draws > 0
@@ -83,7 +83,7 @@ class Source:
         if self.fixed:
             copies = self._made()
             return take(copies[len(copies) // 2][0], slice(0, n))
-        low, high = self.config.augment.drop
+        low, high = self.config.drop
         seed = self.config.seed
         return self.encoder.encode(self.batch[:n], drop=(low + high) / 2, seed=seed)
 
@@ -126,7 +126,7 @@ class Source:
     def _made(self) -> list[tuple[Inputs, Tensor]]:
         """The copies of the training part and their targets, made on first use."""
         if self._copies is None:
-            augment = self.config.augment
+            augment = self.config
             count = max(augment.draws, 1)
             low, high = augment.drop
             rates = np.linspace(low, high, count) if count > 1 else [(low + high) / 2]
@@ -154,8 +154,8 @@ class Source:
         inputs, target = copies[int(rng.integers(len(copies)))]
         which = torch.from_numpy(part[share])
         inputs, target = take(inputs, which), target[which]
-        if self.config.augment.warp and self._warps_inputs:
-            faster = draw_warp(self.config.augment, len(part), rng)[share]
+        if self.config.warp and self._warps_inputs:
+            faster = draw_warp(self.config, len(part), rng)[share]
             inputs, faster = self.encoder.warp(inputs, faster)  # type: ignore[attr-defined]
             target = self._scaled(target, faster)
         return inputs, self._aim(target)
@@ -165,7 +165,7 @@ class Source:
     ) -> list[tuple[Inputs, Tensor]]:
         """The shares of a few batches, changed and thinned as (seed, epoch, group) say."""
         rng = np.random.default_rng([self.config.seed, epoch, group])
-        drop = draw_drop(self.config.augment, rng)
+        drop = draw_drop(self.config, rng)
         ends = np.cumsum([len(part) for part in parts])
         places = [
             np.arange(end)[-len(part) :][share(len(part))]
@@ -175,8 +175,8 @@ class Source:
         if len(ours) == 0:
             return [({}, self.target[:0]) for _ in parts]
         inputs, target = self._changed(np.concatenate(parts), ours, rng, drop, self.threads)
-        if self.config.augment.warp and self._warps_inputs:
-            faster = draw_warp(self.config.augment, int(ends[-1]), rng)[ours]
+        if self.config.warp and self._warps_inputs:
+            faster = draw_warp(self.config, int(ends[-1]), rng)[ours]
             inputs, faster = self.encoder.warp(inputs, faster)  # type: ignore[attr-defined]
             target = self._scaled(target, faster)
         target = self._aim(target)
@@ -197,7 +197,7 @@ class Source:
         The inputs are those of the series at the places ``ours`` of ``which``. A place decides what
         is drawn, so a series is changed alike whoever takes it.
         """
-        augment = self.config.augment
+        augment = self.config
         seed = int(rng.integers(2**62))
         faster = np.ones(len(which))
         if augment.warp and not self._warps_inputs:
