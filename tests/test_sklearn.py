@@ -36,6 +36,10 @@ _TABLES = (
     "a DataFrame is a table of observations, not of samples by features, and is refused with the "
     "way to read it; other array-likes are taken (see test_array_likes_are_taken)"
 )
+_STOCHASTIC = (
+    "weight 2 is not exactly a series given twice: batches and the validation part are drawn among "
+    "the series; losses, scores and weight 0 are exact (see tests/test_sample_weight.py)"
+)
 NOT_FOR_SERIES = {
     "check_n_features_in": _LENGTHS,
     "check_n_features_in_after_fitting": _LENGTHS,
@@ -43,6 +47,8 @@ NOT_FOR_SERIES = {
     "check_classifiers_train": _LENGTHS,
     "check_classifier_data_not_an_array": _TABLES,
     "check_regressor_data_not_an_array": _TABLES,
+    "check_sample_weights_pandas_series": _TABLES,
+    "check_sample_weight_equivalence_on_dense_data": _STOCHASTIC,
 }
 
 

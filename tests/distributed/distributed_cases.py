@@ -49,10 +49,9 @@ def numbers(n=36, seed=0):
     return found
 
 
-def _classify(run, **options):
-    return RFormerClassifier.from_preset("default", **(TINY | options), run_dir=run).fit(
-        series(), classes()
-    )
+def _classify(run, sample_weight=None, **options):
+    model = RFormerClassifier.from_preset("default", **(TINY | options), run_dir=run)
+    return model.fit(series(), classes(), sample_weight=sample_weight)
 
 
 def _regress(run, y, **options):
@@ -69,6 +68,9 @@ CASES = {
     "dropped": lambda run: _classify(run, drop=0.5, label_smoothing=0.1, wide=8),
     "causal": lambda run: _classify(
         run, causal=True, windows={"points": 4}, class_weight="balanced"
+    ),
+    "weights": lambda run: _classify(
+        run, sample_weight=1.0 + np.arange(len(classes())) % 5, class_weight="balanced"
     ),
     "numbers": lambda run: _regress(run, numbers(), uncertainty="gaussian"),
     "copies and members": lambda run: _regress(

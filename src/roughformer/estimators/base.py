@@ -15,7 +15,7 @@ from torch import Tensor
 
 from roughformer.baselines import PathEncoder, SampleEncoder
 from roughformer.errors import InputError
-from roughformer.estimators.aims import any_known, at_targets, class_counts, is_known
+from roughformer.estimators.aims import any_known, at_targets, class_counts, is_known, weights_at
 from roughformer.estimators.fitted import FittedEstimator
 from roughformer.estimators.inputs import as_series
 from roughformer.estimators.key import training_key
@@ -25,6 +25,7 @@ from roughformer.estimators.stored_plan import planned_on
 from roughformer.kinds import least_scale_of
 from roughformer.predictor import Predictor, committee_of
 from roughformer.store.stored import StoredSeries
+from roughformer.targets import check_weights
 from roughformer.threads import using_threads
 from roughformer.tokens import TokenConfig, Tokenizer
 from roughformer.train import TrainConfig, TrainingData, train
@@ -47,7 +48,9 @@ class TrainedEstimator(FittedEstimator):
     _rate_like = False  # whether targets are rates, per unit of time
 
     after_epoch: Callable[[dict[str, Any]], None] | None = None  # told of each epoch's record
-    _weight: Tensor | None  # of the classes (K,), for the member that is being trained
+    # For the member that is being trained:
+    _weight: Tensor | None  # of the classes (K,)
+    _held_weight: Tensor | None  # of the series of its validation part
     validation_index_: npt.NDArray[np.int64]  # numbers of the series held out of those given
 
     # What a kind of estimator may change.
@@ -58,6 +61,14 @@ class TrainedEstimator(FittedEstimator):
         inputs = {} if valid is None else valid[0]
         axes = self._axes_per_series
         return at_targets(output, aim, inputs, causal=bool(self.causal), per_series=axes)
+
+    def _weights_at(self, aim: Tensor, valid: tuple[Inputs, Tensor] | None) -> Tensor | None:
+        """Weights of what ``_at_targets`` gives."""
+        if self._held_weight is None:
+            return None
+        inputs, axes = {} if valid is None else valid[0], self._axes_per_series
+        causal = bool(self.causal)
+        return weights_at(self._held_weight, aim, inputs, causal=causal, per_series=axes)
 
     @property
     def _axes_per_series(self) -> int:
@@ -78,6 +89,7 @@ class TrainedEstimator(FittedEstimator):
         lengths: Any,
         groups: Any,
         validation_data: Any,
+        sample_weight: Any = None,
     ) -> Self:
         batch = x if isinstance(x, StoredSeries) else as_series(x, times, lengths)
         if len(batch) == 0:
@@ -90,23 +102,34 @@ class TrainedEstimator(FittedEstimator):
                 )
             y = batch.labels
         target = self._encode_targets(y, len(batch))
+        n = len(batch)
+        weight, used = None, np.arange(n)
+        if sample_weight is not None:
+            weight = check_weights(sample_weight, n)
+            # A series of weight 0 is as good as not there.
+            used = np.flatnonzero(weight > 0)
+            batch = batch.part(used) if isinstance(batch, StoredSeries) else batch[used]
+            target, weight = target[torch.from_numpy(used)], weight[torch.from_numpy(used)]
+            groups = None if groups is None else _some(groups, used, n)
         self._warn_of_little(batch)
         team = current_team()
         seed = team.same(int(check_random_state(self.random_state).randint(2**31 - 1)))
         run_dir = self._run_directory()
         with using_threads(self.n_jobs):
             if validation_data is None:
-                parts = self._parts(batch, target, groups, seed)
+                parts = self._parts(batch, target, weight, groups, seed)
+                self.validation_index_ = used[self.validation_index_]
             else:
                 outside, outside_y = held_series(validation_data, self.members)
-                parts = [((batch, target), (outside, self._aim(outside_y, len(outside))))]
+                aim = self._aim(outside_y, len(outside))
+                parts = [((batch, target, weight), (outside, aim, None))]
                 self.validation_index_ = np.zeros(0, dtype=np.int64)
             # Members answer as one, so they share what goes in and the scale of what comes out.
-            shared = parts[0][0] if len(parts) == 1 else (batch, target)
-            plan = self._plan(*shared)
+            shared = parts[0][0] if len(parts) == 1 else (batch, target, weight)
+            plan = self._plan(*shared[:2])
             self._check_windows(plan, batch, target)
             if validation_data is not None:
-                self._check_windows(plan, *parts[0][1])
+                self._check_windows(plan, *parts[0][1][:2])
             self._fit_targets(shared[1], plan.model)
             found = []
             for number, (part, held) in enumerate(parts):
@@ -132,7 +155,7 @@ class TrainedEstimator(FittedEstimator):
         return Path(self.run_dir)
 
     def _parts(
-        self, batch: Series, target: Tensor, groups: Any, seed: int
+        self, batch: Series, target: Tensor, weight: Tensor | None, groups: Any, seed: int
     ) -> list[tuple[Part, Part]]:
         """Training and validation part of each member."""
         classes: npt.NDArray[np.int64] | None = target.numpy()
@@ -143,6 +166,7 @@ class TrainedEstimator(FittedEstimator):
         parts, self.validation_index_ = parts_of(
             batch,
             target,
+            weight,
             members=self.members,
             fraction=self.validation,
             seed=seed,
@@ -225,24 +249,26 @@ class TrainedEstimator(FittedEstimator):
         self, plan: Plan, part: Part, held: Part, seed: int, run_dir: Path | None
     ) -> tuple[Predictor, list[dict[str, Any]]]:
         """One model, trained and calibrated, and the record of its training."""
-        (series, target), (held_series, held_target) = part, held
+        (series, target, weight), (held_series, held_target, held_weight) = part, held
         encoder = plan.encoder
         config = plan.train.model_copy(update={"seed": seed})
         model = plan.kind.model(plan.model)
         source = source_of(
-            encoder, series, target, config, readers=config.readers,
+            encoder, series, target, config, readers=config.readers, weight=weight,
             rate_like=self._rate_like, to_target=self._to_loss, threads=1,
         )  # fmt: skip
         model.fit_scaling(source.sample(_FOR_SCALING) | least_scale_of(encoder))
-        self._weight = self._class_weight(target)
+        self._weight, self._held_weight = self._class_weight(target, weight), None
         if self.task == "classification":
-            counts = class_counts(target, plan.model.n_outputs)
+            counts = class_counts(target, plan.model.n_outputs, weight)
             frequency = counts if self._weight is None else counts * self._weight
             if frequency.sum() > 0:
                 model.fit_prior(frequency / frequency.sum())
         valid = None
         if len(held_series):
             valid = self._validation_inputs(encoder, held_series, held_target, config, seed)
+            if held_weight is not None:
+                self._held_weight = held_weight.repeat(len(valid[1]) // len(held_series))
             if not any_known(valid[1], valid[0], per_series=self._axes_per_series):
                 valid = None
                 warnings.warn(
@@ -262,8 +288,10 @@ class TrainedEstimator(FittedEstimator):
             self._weight,
             training_key(
                 series, target, held_series, held_target, config, encoder, plan.model,
+                *(part for part in (weight, held_weight) if part is not None),
                 repr((self._metric(), getattr(self, "class_weight", None))),
             ),
+            self._held_weight,
         )  # fmt: skip
         team = current_team()
         if run_dir is not None:
@@ -305,3 +333,9 @@ class TrainedEstimator(FittedEstimator):
         from roughformer import __version__
 
         return {"roughformer": __version__, "trained_on": len(part), "task": self.task}
+
+
+def _some(groups: Any, used: npt.NDArray[np.int64], n: int) -> Any:
+    """The groups of the series that are used; what has another length is refused later."""
+    groups = np.asarray(groups)
+    return groups[used] if groups.shape == (n,) else groups

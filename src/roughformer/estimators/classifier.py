@@ -38,6 +38,7 @@ class TrainedClassifier(ClassifierMixin, TrainedEstimator):  # type: ignore[misc
         lengths: Any = None,
         groups: Any = None,
         validation_data: tuple[Any, ...] | None = None,
+        sample_weight: Any = None,
     ) -> Self:
         """Learn from series ``X`` (anything ``SeriesBatch.of`` takes) and labels ``y (B,)``.
 
@@ -47,7 +48,7 @@ class TrainedClassifier(ClassifierMixin, TrainedEstimator):  # type: ignore[misc
         on. ``validation_data``: ``(X, y)`` or ``(X, y, times)`` instead of a part of the training
         series.
         """
-        return self._fit(X, y, times, lengths, groups, validation_data)
+        return self._fit(X, y, times, lengths, groups, validation_data, sample_weight)
 
     def predict_proba(
         self,
@@ -132,13 +133,13 @@ class TrainedClassifier(ClassifierMixin, TrainedEstimator):  # type: ignore[misc
     def _metric(self) -> str:
         return check_metric(self.metric, self.task)
 
-    def _class_weight(self, target: Tensor) -> Tensor | None:
+    def _class_weight(self, target: Tensor, sample_weight: Tensor | None = None) -> Tensor | None:
         wish = self.class_weight
         if wish is None:
             return None
         k = len(self.classes_)
         if wish == "balanced":
-            counts = class_counts(target, k).double()
+            counts = class_counts(target, k, sample_weight).double()
             return (counts.sum() / (k * counts.clamp(min=1))).float()
         if not isinstance(wish, dict):
             raise InputError(f"class_weight must be None, 'balanced' or a dict, got {wish!r}")
@@ -150,13 +151,23 @@ class TrainedClassifier(ClassifierMixin, TrainedEstimator):  # type: ignore[misc
     def _scores(
         self, predictor: Predictor, output: Tensor, aim: Tensor, valid: tuple[Inputs, Tensor] | None
     ) -> dict[str, float]:
+        weight = self._weights_at(aim, valid)
         output, aim = self._at_targets(output, aim, valid)
-        output, aim = output[aim >= 0], aim[aim >= 0]
-        scores = classification_scores(output.double().softmax(dim=-1).numpy(), aim.numpy())
+        known = aim >= 0
+        weight = None if weight is None else weight[known]
+        output, aim = output[known], aim[known]
+        scores = classification_scores(
+            output.double().softmax(dim=-1).numpy(),
+            aim.numpy(),
+            None if weight is None else weight.numpy(),
+        )
         if self._weight is not None:
             # Weights decide which model is kept as they decide what is learned.
-            loss = F.cross_entropy(output.double(), aim, self._weight.double())
-            scores["log_loss"] = float(loss)
+            classes = self._weight.double()
+            loss = F.cross_entropy(output.double(), aim, classes, reduction="none")
+            each = classes[aim] if weight is None else classes[aim] * weight
+            loss = loss if weight is None else loss * weight
+            scores["log_loss"] = float(loss.sum() / each.sum())
         return scores
 
     def _calibrate(self, predictor: Predictor, inputs: Inputs, aim: Tensor) -> float:
@@ -165,7 +176,8 @@ class TrainedClassifier(ClassifierMixin, TrainedEstimator):  # type: ignore[misc
         from roughformer.model.inference import run_model
 
         output = run_model(predictor.model, inputs, predictor.device)
-        return fit_temperature(*self._at_targets(output, aim, (inputs, aim)), self._weight)
+        weight = self._weights_at(aim, (inputs, aim))
+        return fit_temperature(*self._at_targets(output, aim, (inputs, aim)), self._weight, weight)
 
     def _readable(self, output: Tensor) -> npt.NDArray[np.float64]:
         found = (output / self.predictor_.calibration).double().softmax(dim=-1)

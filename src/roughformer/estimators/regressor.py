@@ -47,6 +47,7 @@ class TrainedRegressor(RegressorMixin, TrainedEstimator):  # type: ignore[misc]
         lengths: Any = None,
         groups: Any = None,
         validation_data: tuple[Any, ...] | None = None,
+        sample_weight: Any = None,
     ) -> Self:
         """Learn from series ``X`` (anything ``SeriesBatch.of`` takes) and ``y (B,)`` or ``(B, m)``.
 
@@ -54,7 +55,7 @@ class TrainedRegressor(RegressorMixin, TrainedEstimator):  # type: ignore[misc]
         group is both trained on and validated on. ``validation_data``: ``(X, y)`` or
         ``(X, y, times)`` instead of a part of the training series.
         """
-        return self._fit(X, y, times, lengths, groups, validation_data)
+        return self._fit(X, y, times, lengths, groups, validation_data, sample_weight)
 
     def predict(
         self,
@@ -156,25 +157,28 @@ class TrainedRegressor(RegressorMixin, TrainedEstimator):  # type: ignore[misc]
     def _metric(self) -> str:
         return check_metric(self.metric, self.task)
 
-    def _class_weight(self, target: Tensor) -> Tensor | None:
+    def _class_weight(self, target: Tensor, sample_weight: Tensor | None = None) -> Tensor | None:
         return None
 
     def _scores(
         self, predictor: Predictor, output: Tensor, aim: Tensor, valid: tuple[Inputs, Tensor] | None
     ) -> dict[str, float]:
+        weight = self._weights_at(aim, valid)
         output, aim = self._at_targets(output, aim, valid)
         predicted = predictor.in_world(output)["point"]
-        return regression_scores(predicted, self._targets.to_world(aim).numpy())
+        true = self._targets.to_world(aim).numpy()
+        return regression_scores(predicted, true, None if weight is None else weight.numpy())
 
     def _calibrate(self, predictor: Predictor, inputs: Inputs, aim: Tensor) -> float:
         from roughformer.model.inference import run_model
 
         output = run_model(predictor.model, inputs, predictor.device)
+        weight = self._weights_at(aim, (inputs, aim))
         output, aim = self._at_targets(output, aim, (inputs, aim))
         deviation = deviation_of(output, predictor.outputs)
         if not self._train_config.calibrate or deviation is None:
             return 1.0
-        return fit_deviation_factor(point_of(output, predictor.outputs), deviation, aim)
+        return fit_deviation_factor(point_of(output, predictor.outputs), deviation, aim, weight)
 
     def _shaped(self, numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         return numbers[:, 0] if self._targets.flat else numbers

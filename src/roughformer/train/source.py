@@ -23,7 +23,7 @@ from roughformer.train.augment import (
 )
 from roughformer.train.config import TrainConfig
 from roughformer.train.feed import share_of
-from roughformer.train.inputs import Encoder, Index, Inputs, Stopwatch, join, take
+from roughformer.train.inputs import SAMPLE_WEIGHT, Encoder, Index, Inputs, Stopwatch, join, take
 
 __all__ = ["Encoder", "Inputs", "Source", "Stopwatch", "join", "take"]
 
@@ -35,6 +35,7 @@ _SERIES_AT_ONCE = 128  # batches are made in groups of about so many series: cal
 class Source:
     """The training part, cut into batches in an order that (seed, epoch) decides.
 
+    ``weight (B,)``: of the series; it goes with the inputs, as ``sample_weight``.
     ``rate_like``: targets ``(B, m)`` are rates, per unit of time: warping scales them. Targets are
     given as they are in the world; ``to_target`` maps them to what the loss takes.
     """
@@ -43,6 +44,7 @@ class Source:
     batch: SeriesBatch
     target: Tensor
     config: TrainConfig
+    weight: Tensor | None = None
     rate_like: bool = False
     to_target: Any = None
     threads: int | None = None
@@ -158,7 +160,7 @@ class Source:
             faster = draw_warp(self.config, len(part), rng)[share]
             inputs, faster = self.encoder.warp(inputs, faster)  # type: ignore[attr-defined]
             target = self._scaled(target, faster)
-        return inputs, self._aim(target)
+        return self._weighted(inputs, part[share]), self._aim(target)
 
     def _fresh(
         self, epoch: int, group: int, parts: list[Index], share: Callable[[int], slice]
@@ -180,6 +182,7 @@ class Source:
             inputs, faster = self.encoder.warp(inputs, faster)  # type: ignore[attr-defined]
             target = self._scaled(target, faster)
         target = self._aim(target)
+        inputs = self._weighted(inputs, np.concatenate(parts)[ours])
         ends = np.cumsum([len(place) for place in places])
         slices = [slice(end - len(place), end) for end, place in zip(ends, places, strict=True)]
         return [(take(inputs, s), target[s]) for s in slices]
@@ -231,6 +234,12 @@ class Source:
         """Some series; all of them in their order are not copied."""
         everything = len(which) == len(self.batch) and bool((np.diff(which) == 1).all())
         return self.batch if everything else self.batch[which]
+
+    def _weighted(self, inputs: Inputs, which: Index) -> Inputs:
+        """Inputs with the weights of their series, if there are weights."""
+        if self.weight is None:
+            return inputs
+        return inputs | {SAMPLE_WEIGHT: self.weight[torch.from_numpy(which)]}
 
     def _scaled(self, target: Tensor, faster: npt.NDArray[np.float64]) -> Tensor:
         """Targets of series played faster."""
