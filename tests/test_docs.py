@@ -3,7 +3,9 @@
 import importlib.util
 import os
 import re
+import sys
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -26,6 +28,7 @@ def test_code_on_the_page_runs(page, tmp_path, monkeypatch, capsys):
         pytest.importorskip("wfdb")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ROUGHFORMER_DATA", str(DATA))
+    monkeypatch.setitem(sys.modules, "mlflow", MagicMock())  # tests/test_callbacks.py looks at it
     namespace = {}
     for block in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL):
         try:

@@ -49,6 +49,12 @@ def numbers(n=36, seed=0):
     return found
 
 
+def stop_after_two(record):
+    """A callback, which only the first process may call."""
+    assert os.environ.get("RANK", "0") == "0"
+    return record["epoch"] == 2
+
+
 def _classify(run, sample_weight=None, **options):
     model = RFormerClassifier.from_preset("default", **(TINY | options), run_dir=run)
     return model.fit(series(), classes(), sample_weight=sample_weight)
@@ -72,6 +78,7 @@ CASES = {
     "weights": lambda run: _classify(
         run, sample_weight=1.0 + np.arange(len(classes())) % 5, class_weight="balanced"
     ),
+    "ended by a callback": lambda run: _classify(run, epochs=4, callbacks=[stop_after_two]),
     "numbers": lambda run: _regress(run, numbers(), uncertainty="gaussian"),
     "copies and members": lambda run: _regress(
         run, numbers(), drop=(0.0, 0.6), draws=2, members=2, validation=0.3

@@ -120,7 +120,7 @@ def test_a_training_goes_on_where_it_stopped(stores, tmp_path):
             raise Enough
 
     begun = make(rf.RFormerClassifier, **(SMALL | {"drop": 0.3}), run_dir=tmp_path)
-    begun.after_epoch = stop
+    begun.set_params(training__callbacks=[stop])
     with pytest.raises(Enough):
         begun.fit(stores["both"])
     resumed = make(rf.RFormerClassifier, **(SMALL | {"drop": 0.3}), run_dir=tmp_path, resume=True)

@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 # Said by options of their own, because they belong to a run and not to a model.
-_NOT_HERE = ("run_dir", "resume", "verbose")
+_NOT_HERE = ("run_dir", "resume", "verbose", "callbacks")
 _FEW = 20  # distinct whole numbers that are surely classes
 
 
@@ -108,11 +108,6 @@ def settings_of(
     found = cls.usual_settings() | cls.preset_settings(preset) | {"random_state": 0}
     hints = get_type_hints(cls.__init__)
     for layer in layers:
-        for name in layer:
-            if name in _NOT_HERE:
-                raise InputError(
-                    f"{name!r} is no parameter of a model; it is an option of roughformer train"
-                )
         try:
             given = cls.settings(layer)
         except InputError:
@@ -120,13 +115,18 @@ def settings_of(
             raise
         for name, value in given.items():
             option = name.rpartition("__")[2]
+            if option in _NOT_HERE:
+                raise InputError(
+                    f"{option!r} is no parameter of a model; it is an option of roughformer train, "
+                    "or of Python only"
+                )
             group = cls.shortcuts.get(name) or name.partition("__")[0]
             if group in cls.groups:
                 hint = cls.groups[group].model_fields[option].rebuild_annotation()
             else:
                 hint = hints[name]
             found[name] = _checked(name.replace("__", "."), value, hint)
-    return {name: value for name, value in found.items() if name not in _NOT_HERE}
+    return {name: v for name, v in found.items() if name.rpartition("__")[2] not in _NOT_HERE}
 
 
 def _check_task(task: str, model: str, layer: Mapping[str, Any]) -> None:

@@ -3,7 +3,6 @@
 import inspect
 import os
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
@@ -47,7 +46,6 @@ class TrainedEstimator(FittedEstimator):
     static: Any = ()
     _rate_like = False  # whether targets are rates, per unit of time
 
-    after_epoch: Callable[[dict[str, Any]], None] | None = None  # told of each epoch's record
     # For the member that is being trained:
     _weight: Tensor | None  # of the classes (K,)
     _held_weight: Tensor | None  # of the series of its validation part
@@ -300,7 +298,6 @@ class TrainedEstimator(FittedEstimator):
             history = train(
                 model, data, config, run_dir=run_dir, resume=bool(self.resume),
                 verbose=bool(self.verbose), tensorboard=config.tensorboard,
-                after_epoch=self.after_epoch,
             )  # fmt: skip
         finally:
             source.close()

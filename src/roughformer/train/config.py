@@ -1,5 +1,6 @@
 """How a model is trained, as plain data."""
 
+from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -7,7 +8,9 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from roughformer.groups import Group
 
-__all__ = ["Augmentation", "TrainConfig"]
+__all__ = ["Augmentation", "Callback", "TrainConfig"]
+
+Callback = Callable[[dict[str, Any]], Any]
 
 
 def _as_range(rate: Any) -> Any:
@@ -95,3 +98,9 @@ class TrainConfig(Augmentation):
         0, ge=0, description="Processes that read a feature store; 0: a thread does."
     )
     tensorboard: bool = Field(False, description="Write events for TensorBoard to run_dir.")
+    callbacks: tuple[Callback, ...] = Field(
+        (),
+        exclude=True,
+        description="Functions that get the record of each epoch; one that returns True ends the "
+        "training. They are not saved with the model.",
+    )

@@ -99,8 +99,6 @@ def run_job(
     """
     started = time.perf_counter()
     cls = estimator_class(problem.task, problem.model)
-    running = {"run_dir": run_dir, "resume": run_dir is not None, "verbose": 0}
-    estimator = cls.from_settings(settings | running)
     metric = check_metric(settings["metric"], problem.task)
 
     def after_epoch(record: dict[str, Any]) -> None:
@@ -110,7 +108,9 @@ def run_job(
 
     for record in _earlier(run_dir):  # an epoch may have been saved and not yet told
         after_epoch(record)
-    estimator.after_epoch = after_epoch
+    running: dict[str, Any] = {"run_dir": run_dir, "resume": run_dir is not None, "verbose": 0}
+    running["training__callbacks"] = (after_epoch,)
+    estimator = cls.from_settings(settings | running)
     estimator.fit(
         problem.batch, problem.target, groups=problem.groups, validation_data=problem.held
     )
