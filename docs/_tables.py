@@ -75,12 +75,6 @@ MODEL: dict[str, str] = {
     "scaling": "Of token features: `standard` (mean and deviation), `rank` (distribution in "
     "training) or `none`. auto: rank with `observations`, else standard.",
 }
-TRAINING: dict[str, str] = {
-    "batch_size": PARAMETERS["batch_size"],
-    "weight_decay": "Of AdamW.",
-    "label_smoothing": "Share of the label given to all classes alike.",
-    "precision": "`bfloat16` where the device is fast at it.",
-}
 
 
 def parameter_table() -> str:
@@ -119,7 +113,7 @@ TABLES: dict[tuple[str, str], Callable[[], str]] = {
     ("estimators.md", "parameters"): parameter_table,
     ("estimators.md", "tokens"): lambda: group_table("tokens", TOKENS),
     ("estimators.md", "model"): lambda: group_table("model", MODEL),
-    ("training.md", "train-config"): lambda: group_table("training", TRAINING),
+    ("training.md", "train-config"): lambda: group_table("training", {}),
 }
 
 

@@ -48,11 +48,13 @@ class Group(BaseModel):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        """Show only the options in the signature."""
+        """Show only the options in the signature, and describe them in the docstring."""
         super().__pydantic_init_subclass__(**kwargs)
         fields = inspect.signature(cls).parameters.values()
         shown = [field for field in fields if field.name in cls.options()]
         cls.__signature__ = inspect.Signature(shown)
+        if "Parameters\n" not in (cls.__doc__ or ""):
+            cls.__doc__ = "\n".join([inspect.cleandoc(cls.__doc__ or ""), *_described(cls)])
 
     @classmethod
     def options(cls) -> list[str]:
@@ -80,6 +82,17 @@ class Group(BaseModel):
     def __deepcopy__(self, memo: Any = None) -> Self:
         """See ``__copy__``; callbacks are kept by reference."""
         return self
+
+
+def _described(group: type[Group]) -> list[str]:
+    """The lines of numpydoc's section of parameters."""
+    lines = ["", "Parameters", "----------"]
+    for name in group.options():
+        field = group.model_fields[name]
+        kind = getattr(field.annotation, "__name__", str(field.annotation).replace("typing.", ""))
+        lines.append(f"{name} : {kind}, default {field.default!r}")
+        lines += [f"    {field.description}"] if field.description else []
+    return lines
 
 
 def _is_auto(value: Any) -> bool:

@@ -40,13 +40,30 @@ class TrainedClassifier(ClassifierMixin, TrainedEstimator):  # type: ignore[misc
         validation_data: tuple[Any, ...] | None = None,
         sample_weight: Any = None,
     ) -> Self:
-        """Learn from series ``X`` (anything ``SeriesBatch.of`` takes) and labels ``y (B,)``.
+        """Learn from labelled series.
 
-        A causal model also takes ``y (B, L)``: a label for each window; NaN, None, pandas.NA and
-        what a masked array masks is not known and counts nowhere: so do windows
-        that shorter series do not have. ``groups (B,)``: no group is both trained on and validated
-        on. ``validation_data``: ``(X, y)`` or ``(X, y, times)`` instead of a part of the training
-        series.
+        Parameters
+        ----------
+        X : SeriesBatch, array or list of arrays
+            Series: anything ``SeriesBatch.of`` takes.
+        y : array-like (B,) or (B, L), optional
+            Labels; a causal model also takes one for each window, where NaN, None, pandas.NA and
+            masked entries are unknown and count nowhere. Not given: the labels of ``X``.
+        times : array-like, optional
+            Times of the samples; one unit apart if not given.
+        lengths : array-like of int, optional
+            Lengths of padded series.
+        groups : array-like (B,), optional
+            No group is both trained on and validated on.
+        validation_data : tuple, optional
+            ``(X, y)`` or ``(X, y, times)`` instead of a part of the training series.
+        sample_weight : array-like (B,), optional
+            Weights of the series in the loss, the class prior and the validation scores. A series
+            of weight 0 is left out.
+
+        Returns
+        -------
+        self
         """
         return self._fit(X, y, times, lengths, groups, validation_data, sample_weight)
 
@@ -56,18 +73,63 @@ class TrainedClassifier(ClassifierMixin, TrainedEstimator):  # type: ignore[misc
         times: Any = None,
         lengths: Any = None,
     ) -> npt.NDArray[np.float64]:
-        """Calibrated probabilities ``(B, K)``, in the order of ``classes_``."""
+        """Predict calibrated probabilities.
+
+        Parameters
+        ----------
+        X : SeriesBatch, array or list of arrays
+            Series: anything ``SeriesBatch.of`` takes.
+        times : array-like, optional
+            Times of the samples; one unit apart if not given.
+        lengths : array-like of int, optional
+            Lengths of padded series.
+
+        Returns
+        -------
+        ndarray (B, K)
+            Probabilities, in the order of ``classes_``.
+        """
         found: npt.NDArray[np.float64] = self._run("probabilities", X, times, lengths)
         return found
 
     def predict(self, X: Any, times: Any = None, lengths: Any = None) -> npt.NDArray[Any]:
-        """The most probable class of each series ``(B,)``."""
+        """Predict the most probable class of each series.
+
+        Parameters
+        ----------
+        X : SeriesBatch, array or list of arrays
+            Series: anything ``SeriesBatch.of`` takes.
+        times : array-like, optional
+            Times of the samples; one unit apart if not given.
+        lengths : array-like of int, optional
+            Lengths of padded series.
+
+        Returns
+        -------
+        ndarray (B,)
+            Class labels.
+        """
         best = self.predict_proba(X, times, lengths).argmax(axis=1)
         return np.asarray(self.classes_[best])
 
     def score(self, X: Any, y: Any = None, times: Any = None, lengths: Any = None) -> float:
-        """Share of series whose class is predicted right, for labels ``y (B,)``; None: those of
-        the series themselves.
+        """Compute the accuracy.
+
+        Parameters
+        ----------
+        X : SeriesBatch, array or list of arrays
+            Series: anything ``SeriesBatch.of`` takes.
+        y : array-like (B,), optional
+            Labels. Not given: the labels of ``X``.
+        times : array-like, optional
+            Times of the samples; one unit apart if not given.
+        lengths : array-like of int, optional
+            Lengths of padded series.
+
+        Returns
+        -------
+        float
+            Share of the series whose class is predicted right.
         """
         batch, y = self._labelled(X, y, times, lengths)
         predicted = self.predict(batch)

@@ -31,11 +31,22 @@ class FittedEstimator(GroupedParameters):
 
     @classmethod
     def from_preset(cls, name: str, **changes: Any) -> Self:
-        """``"default"``, or ``"paper"``: the paper's own choices, for its sine task (classifier)
-        or for heart rate (regressor).
+        """Make an estimator with the parameters of a preset.
 
-        The paper's: 75 windows, rate 1e-3, time as the only lift; depth 2 and both views for
-        sines, depth 4 and the local view for heart rate.
+        Parameters
+        ----------
+        name : {"default", "paper"}
+            "paper" has the paper's own choices, for its sine task (classifier) or for heart rate
+            (regressor): 75 windows, learning rate 1e-3, time as the only lift; depth 2 and both
+            views for sines, depth 4 and the local view for heart rate.
+        **changes
+            Parameters that differ from the preset. Options of groups may be given by their own
+            names: ``clock=8`` is ``tokens__clock=8``.
+
+        Returns
+        -------
+        estimator
+            Not fitted.
         """
         return cls.from_settings(cls.preset_settings(name) | cls.settings(changes))
 
@@ -73,8 +84,21 @@ class FittedEstimator(GroupedParameters):
             return getattr(self.predictor_, what)(batch)
 
     def predict_windows(self, X: Any, times: Any = None, lengths: Any = None) -> Any:
-        """A causal model's prediction at the end of each window: a list with, for each series,
-        (times of the window ends ``(L,)``, predictions ``(L, ...)``).
+        """Predict at the end of each window, with a causal model.
+
+        Parameters
+        ----------
+        X : SeriesBatch, array or list of arrays
+            Series: anything ``SeriesBatch.of`` takes.
+        times : array-like, optional
+            Times of the samples; one unit apart if not given.
+        lengths : array-like of int, optional
+            Lengths of padded series.
+
+        Returns
+        -------
+        list of (ndarray (L,), ndarray (L, ...))
+            For each series the times of the window ends and the predictions there.
         """
         batch = self._series(X, times, lengths)
         if not self.predictor_.outputs.causal:
@@ -94,17 +118,39 @@ class FittedEstimator(GroupedParameters):
         n_words: int | None = 20,
         target: Any = None,
     ) -> list[Explanation]:
-        """Which windows, channels and words drove each prediction; see ``roughformer.explain``.
+        """Explain which windows, channels and words drove each prediction.
 
-        ``target``: the class to explain (None: the predicted one), or the number of a target of a
-        regression with several. ``n_words``: how many words are told, None: all.
+        Parameters
+        ----------
+        X : SeriesBatch, array or list of arrays
+            Series: anything ``SeriesBatch.of`` takes.
+        times : array-like, optional
+            Times of the samples; one unit apart if not given.
+        lengths : array-like of int, optional
+            Lengths of padded series.
+        n_words : int or None, default 20
+            Number of words to tell; None: all.
+        target : label or int, optional
+            The class to explain (not given: the predicted one), or the index of a target of a
+            regression with several.
+
+        Returns
+        -------
+        list of Explanation
+            One for each series; see ``roughformer.explain``.
         """
         batch = self._series(X, times, lengths)
         with using_threads(self.n_jobs):
             return explain(self.predictor_, batch, n_words=n_words, target=target)
 
     def save(self, directory: str | os.PathLike[str]) -> None:
-        """A directory with the trained model; ``load`` reads it, no pickle is involved."""
+        """Save the trained model; ``load`` reads it, no pickle is involved.
+
+        Parameters
+        ----------
+        directory : path-like
+            Directory to write.
+        """
         check_is_fitted(self, "predictor_")
         _check_directory(directory)
         self.predictor_.facts["parameters"] = to_plain(self.get_params(deep=False))
@@ -112,7 +158,20 @@ class FittedEstimator(GroupedParameters):
 
     @classmethod
     def load(cls, directory: str | os.PathLike[str], device: str = "cpu") -> Self:
-        """A fitted estimator from a directory that ``save`` or a training run wrote."""
+        """Load a fitted estimator.
+
+        Parameters
+        ----------
+        directory : path-like
+            Directory that ``save`` or a training run wrote.
+        device : str, default "cpu"
+            Where the model is to run.
+
+        Returns
+        -------
+        estimator
+            Fitted, with the parameters that it was saved with.
+        """
         _check_directory(directory)
         predictor = Predictor.load(directory, device)
         if predictor.facts.get("task") != cls.task:

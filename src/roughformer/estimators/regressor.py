@@ -49,11 +49,30 @@ class TrainedRegressor(RegressorMixin, TrainedEstimator):  # type: ignore[misc]
         validation_data: tuple[Any, ...] | None = None,
         sample_weight: Any = None,
     ) -> Self:
-        """Learn from series ``X`` (anything ``SeriesBatch.of`` takes) and ``y (B,)`` or ``(B, m)``.
+        """Learn from series and their targets.
 
-        A causal model also takes ``y (B, L, m)``: targets for each window. ``groups (B,)``: no
-        group is both trained on and validated on. ``validation_data``: ``(X, y)`` or
-        ``(X, y, times)`` instead of a part of the training series.
+        Parameters
+        ----------
+        X : SeriesBatch, array or list of arrays
+            Series: anything ``SeriesBatch.of`` takes.
+        y : array-like (B,), (B, m) or (B, L, m), optional
+            Targets, NaN where unknown; those of each window need a causal model. Not given: the
+            labels of ``X``.
+        times : array-like, optional
+            Times of the samples; one unit apart if not given.
+        lengths : array-like of int, optional
+            Lengths of padded series.
+        groups : array-like (B,), optional
+            No group is both trained on and validated on.
+        validation_data : tuple, optional
+            ``(X, y)`` or ``(X, y, times)`` instead of a part of the training series.
+        sample_weight : array-like (B,), optional
+            Weights of the series in the loss, the class prior and the validation scores. A series
+            of weight 0 is left out.
+
+        Returns
+        -------
+        self
         """
         return self._fit(X, y, times, lengths, groups, validation_data, sample_weight)
 
@@ -65,7 +84,24 @@ class TrainedRegressor(RegressorMixin, TrainedEstimator):  # type: ignore[misc]
         *,
         return_std: bool = False,
     ) -> Any:
-        """Points ``(B,)`` or ``(B, m)``; with ``return_std`` also their standard deviations."""
+        """Predict the targets of each series.
+
+        Parameters
+        ----------
+        X : SeriesBatch, array or list of arrays
+            Series: anything ``SeriesBatch.of`` takes.
+        times : array-like, optional
+            Times of the samples; one unit apart if not given.
+        lengths : array-like of int, optional
+            Lengths of padded series.
+        return_std : bool, default False
+            Also return standard deviations.
+
+        Returns
+        -------
+        ndarray (B,) or (B, m)
+            Predictions; with ``return_std`` a tuple of predictions and standard deviations.
+        """
         found = self._run("numbers", X, times, lengths)
         point = self._shaped(found["point"])
         if not return_std:
@@ -82,7 +118,22 @@ class TrainedRegressor(RegressorMixin, TrainedEstimator):  # type: ignore[misc]
         times: Any = None,
         lengths: Any = None,
     ) -> npt.NDArray[np.float64]:
-        """``(B, q)`` or ``(B, m, q)`` at the levels ``quantiles``."""
+        """Predict quantiles at the levels ``quantiles``.
+
+        Parameters
+        ----------
+        X : SeriesBatch, array or list of arrays
+            Series: anything ``SeriesBatch.of`` takes.
+        times : array-like, optional
+            Times of the samples; one unit apart if not given.
+        lengths : array-like of int, optional
+            Lengths of padded series.
+
+        Returns
+        -------
+        ndarray (B, q) or (B, m, q)
+            Quantiles, in the order of ``quantiles``.
+        """
         found = self._run("numbers", X, times, lengths)
         if "quantiles" not in found:
             raise InputError("quantiles need uncertainty='quantile' when fitting")
@@ -90,8 +141,23 @@ class TrainedRegressor(RegressorMixin, TrainedEstimator):  # type: ignore[misc]
         return levels[:, 0] if self._targets.flat else levels
 
     def score(self, X: Any, y: Any = None, times: Any = None, lengths: Any = None) -> float:
-        """R², of each target by the series where it is known, then their mean; ``y=None``: the
-        targets are the labels of the series.
+        """Compute R².
+
+        Parameters
+        ----------
+        X : SeriesBatch, array or list of arrays
+            Series: anything ``SeriesBatch.of`` takes.
+        y : array-like (B,) or (B, m), optional
+            Targets, NaN where unknown. Not given: the labels of ``X``.
+        times : array-like, optional
+            Times of the samples; one unit apart if not given.
+        lengths : array-like of int, optional
+            Lengths of padded series.
+
+        Returns
+        -------
+        float
+            R² of each target over the series where it is known, averaged over the targets.
         """
         batch, y = self._labelled(X, y, times, lengths)
         predicted = self._run("numbers", batch, None, None)["point"]

@@ -100,7 +100,13 @@ class SpectrumConfig(Group):
 
 
 class TokenConfig(Group):
-    """Windows, depth, views and lifts of the tokens of a model."""
+    """Windows, depth, views and lifts of the tokens of a model.
+
+    In an estimator, what is not given (or "auto") of ``windows``, ``depth``, ``basepoint``,
+    ``clock``, ``observations`` and ``spectrum`` is chosen from the training series; ``hold``,
+    ``context`` and ``static`` are set by its parameters ``causal``, ``context`` and ``static``. For
+    a ``Tokenizer`` the defaults below hold.
+    """
 
     set_by: ClassVar[dict[str, str]] = {"hold": "causal", "context": "context", "static": "static"}
 
@@ -110,8 +116,14 @@ class TokenConfig(Group):
     depth: int = Field(
         2, ge=0, description="Truncation level of the signatures; 0 for none, with observations."
     )
-    views: tuple[View, ...] = Field(("global", "local"), min_length=1)
-    transform: Literal["signature", "logsignature"] = "signature"
+    views: tuple[View, ...] = Field(
+        ("global", "local"),
+        min_length=1,
+        description="Signatures since the start of the series, of each window, or both.",
+    )
+    transform: Literal["signature", "logsignature"] = Field(
+        "signature", description="logsignature: the same information in fewer coordinates."
+    )
     time: Literal["unit", "span", "none"] = Field(
         "unit",
         description="Time as a channel: in one unit for all series (kept with the model), as a "

@@ -62,21 +62,29 @@ class Augmentation(Group):
 
 
 class TrainConfig(Augmentation):
-    """Optimiser, schedule, stopping and augmentation. The defaults are the best recipe we know."""
+    """Optimiser, schedule, stopping and augmentation. The defaults are the best recipe we know.
+
+    In an estimator, ``seed`` and ``device`` are set by its parameters ``random_state`` and
+    ``device``.
+    """
 
     set_by: ClassVar[dict[str, str]] = {"seed": "random_state", "device": "device"}
 
-    epochs: int = Field(60, ge=1, description="At most so many passes over the training part.")
-    batch_size: int = Field(32, ge=1)
+    epochs: int = Field(60, ge=1, description="Maximum number of passes over the training part.")
+    batch_size: int = Field(32, ge=1, description="Series in a step.")
     learning_rate: float = Field(2e-3, gt=0, description="Highest rate of the schedule.")
-    weight_decay: float = Field(0.01, ge=0)
+    weight_decay: float = Field(0.01, ge=0, description="Of AdamW.")
     schedule: Literal["onecycle", "cosine", "constant"] = Field(
         "onecycle", description="onecycle: up over 30 % and down; cosine: up over 5 % and down."
     )
     clip_norm: float = Field(1.0, gt=0, description="Largest norm of the gradient.")
-    label_smoothing: float = Field(0.0, ge=0, lt=1)
+    label_smoothing: float = Field(
+        0.0, ge=0, lt=1, description="Share of the label given to all classes alike."
+    )
     patience: int | None = Field(
-        20, ge=1, description="Stop after so many epochs without a better validation; None: never."
+        20,
+        ge=1,
+        description="Stop after this many epochs without a better validation; None: never.",
     )
     max_seconds: float | None = Field(
         None,
@@ -85,11 +93,13 @@ class TrainConfig(Augmentation):
         "the machine, so a run with a budget is not repeatable bit for bit.",
     )
     seed: int = Field(0, ge=0, lt=2**63)
-    precision: Literal["float32", "bfloat16"] = "float32"
+    precision: Literal["float32", "bfloat16"] = Field(
+        "float32", description="bfloat16 where the device is fast at it."
+    )
     compile: bool = Field(False, description="torch.compile: slower on a CPU at usual sizes.")
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     save_seconds: float = Field(
-        60.0, ge=0, description="Inside an epoch the state is saved when so much time has passed."
+        60.0, ge=0, description="Seconds after which the state is saved inside an epoch."
     )
     calibrate: bool = Field(
         True, description="Fit a temperature, or a factor on deviations, to the validation part."
