@@ -19,7 +19,7 @@ from roughformer.estimators.fitted import FittedEstimator
 from roughformer.estimators.inputs import as_series
 from roughformer.estimators.key import training_key
 from roughformer.estimators.parts import Part, Series, held_series, parts_of
-from roughformer.estimators.plan import Plan, Wishes, plan_of
+from roughformer.estimators.plan import Plan, Requested, plan_of
 from roughformer.estimators.stored_plan import planned_on
 from roughformer.kinds import least_scale_of
 from roughformer.predictor import Predictor, committee_of
@@ -199,7 +199,7 @@ class TrainedEstimator(FittedEstimator):
         """Encoder and configurations, from the options and the training series."""
         series, tokenizer = planned_on(batch, self._changed_tokens(), self.kind)
         return plan_of(
-            Wishes(
+            Requested(
                 tokens=self._token_options(),
                 model=self.groups["model"](**self._options("model")),
                 causal=bool(self.causal),

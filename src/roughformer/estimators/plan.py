@@ -14,11 +14,11 @@ from roughformer.series import SeriesBatch
 from roughformer.tokens import TokenConfig, Tokenizer
 from roughformer.train import TrainConfig
 
-__all__ = ["Plan", "Wishes", "plan_of"]
+__all__ = ["Plan", "Requested", "plan_of"]
 
 
 @dataclass(frozen=True)
-class Wishes:
+class Requested:
     """What an estimator's parameters say of tokens and model; "auto": the series decide."""
 
     tokens: dict[str, Any]
@@ -37,7 +37,7 @@ class Plan:
 
 
 def plan_of(
-    wishes: Wishes,
+    requested: Requested,
     kind_name: str,
     batch: SeriesBatch,
     target: Tensor,
@@ -56,20 +56,20 @@ def plan_of(
     if output["task"] == "regression" and train.label_smoothing:
         raise InputError("label_smoothing is for classification; leave it out")
     kind = kind_of(kind_name)
-    model = {name: getattr(wishes.model, name) for name in type(wishes.model).options()}
+    model = {name: getattr(requested.model, name) for name in type(requested.model).options()}
     try:
         rates = None if rate_unit is None else rate_unit * target.numpy().ravel()
         encoder: Any = tokenizer
         if tokenizer is None:
             tokens = (
-                token_config(batch, wishes.tokens, wishes.causal)
+                token_config(batch, requested.tokens, requested.causal)
                 if kind_name == "rformer"
-                else TokenConfig(**wishes.tokens)
+                else TokenConfig(**requested.tokens)
             )
             encoder = kind.fit_encoder(tokens, batch, rates, model)
         if kind_name == "rformer" and encoder.config.observations:
-            model = model | {"wide": 256, "scaling": "rank"} | wishes.model.given
-        output = output | {"causal": wishes.causal}
+            model = model | {"wide": 256, "scaling": "rank"} | requested.model.given
+        output = output | {"causal": requested.causal}
         return Plan(kind, encoder, kind.configure(encoder, model, output, rate_unit or 1.0), train)
     except ValidationError as error:
         raise one_line(error) from None
