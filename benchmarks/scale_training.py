@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,8 @@ def trained(wish: dict[str, Any]) -> dict[str, Any]:
     stored = StoredSeries.open(wish["store"])
     options = MODEL | wish["options"] | {"max_seconds": wish["seconds"]}
     # What an idle process has: everything is loaded, and a model of this size has been trained.
-    rf.RFormerClassifier(**(options | {"max_seconds": 3.0})).fit(stored.part(np.arange(64)))
+    make = partial(rf.RFormerClassifier.from_preset, "default")
+    make(**(options | {"max_seconds": 3.0})).fit(stored.part(np.arange(64)))
     idle, resident = status_mb("VmData"), status_mb("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
     series: Any = stored
@@ -81,7 +83,7 @@ def trained(wish: dict[str, Any]) -> dict[str, Any]:
     else:
         limit = int((idle + wish["limit_mb"]) * 2**20)
         resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
-    model = rf.RFormerClassifier(**options, readers=wish["readers"])
+    model = make(**options, readers=wish["readers"])
     before = time.perf_counter()
     model.fit(series, series.labels)
     # The first epoch of a training in memory makes the tokens: it is no measure of what follows.

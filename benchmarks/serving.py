@@ -38,8 +38,9 @@ def trained(directory, length):
 
     x, t, y = series(64)
     model = rf.RFormerClassifier(
-        windows=200, depth=2, d_model=128, n_layers=4, epochs=1, random_state=0, n_jobs=1
-    )
+        windows=200, depth=2, model=rf.ModelConfig(d_model=128, n_layers=4), epochs=1,
+        random_state=0, n_jobs=1,
+    )  # fmt: skip
     model.fit(rf.SeriesBatch.from_numpy3d(x, t), y)
     model.save(directory)
     bodies, expected = [], []

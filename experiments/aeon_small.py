@@ -37,12 +37,11 @@ SETS = (
 )  # fmt: skip
 
 
-def ours(kind: str) -> Callable[[argparse.Namespace, int], Any]:
-    def make(options: argparse.Namespace, seed: int) -> rf.RFormerClassifier:
-        fewer = {} if options.epochs is None else {"epochs": options.epochs}
-        return rf.RFormerClassifier(
-            model=kind, random_state=seed, n_jobs=options.threads, max_seconds=options.seconds,
-            **fewer,
+def ours(kind: type) -> Callable[[argparse.Namespace, int], Any]:
+    def make(options: argparse.Namespace, seed: int) -> Any:
+        return kind(
+            epochs=options.epochs, random_state=seed, n_jobs=options.threads,
+            training=rf.TrainConfig(max_seconds=options.seconds),
         )  # fmt: skip
 
     return make
@@ -66,8 +65,8 @@ MODELS: dict[str, tuple[Callable[[argparse.Namespace, int], Any], bool]] = {
     "1-NN": (neighbour, False),
     "Rocket": (rocket(RocketClassifier), False),
     "MiniRocket": (rocket(MiniRocketClassifier), False),
-    "Transformer": (ours("transformer"), True),
-    "RFormer": (ours("rformer"), True),
+    "Transformer": (ours(rf.TransformerClassifier), True),
+    "RFormer": (ours(rf.RFormerClassifier), True),
 }
 WITHOUT_LUCK = ("majority", "1-NN")  # one seed is enough
 

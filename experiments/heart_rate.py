@@ -1,7 +1,7 @@
 """Heart rate from PPG and ECG (BIDMC): random and patient protocol, full and 50 % dropped.
 
 Patient: whole recordings are held out, for validation and for test; a model of rates
-(``rate_like``) that commutes with tempo. Random: the paper's protocol, in which test windows
+(``RateRegressor``) that commutes with tempo. Random: the paper's protocol, in which test windows
 overlap training windows of the same patient; an ordinary model, which may recognise patients.
 Run: ROUGHFORMER_DATA=... python experiments/heart_rate.py
 """
@@ -18,14 +18,15 @@ import roughformer as rf
 from roughformer.io import heart_rate_split, load_heart_rate
 
 TEMPO: dict[str, Any] = {
-    "rate_like": True, "rate_unit": 1 / 60, "warp": 0.26, "drop": (0.0, 0.5), "draws": 2,
-    "epochs": 8, "batch_size": 64, "learning_rate": 3e-3,
+    "rate_unit": 1 / 60, "drop": (0.0, 0.5), "epochs": 8, "batch_size": 64, "learning_rate": 3e-3,
+    "training": rf.TrainConfig(warp=0.26, draws=2),
 }  # fmt: skip
 DENSE: dict[str, Any] = {
-    "drop": (0.0, 0.5), "draws": 3, "epochs": 30, "batch_size": 64, "dropout": 0.1,
-    "views": ("local",), "d_model": 128, "basepoint": False,
+    "drop": (0.0, 0.5), "epochs": 30, "batch_size": 64, "views": ("local",),
+    "tokens": rf.TokenConfig(basepoint=False), "model": rf.ModelConfig(d_model=128),
+    "training": rf.TrainConfig(draws=3),
 }  # fmt: skip
-RECIPES = {"patient": ("default", TEMPO), "random": ("default", DENSE)}
+RECIPES = {"patient": (rf.RateRegressor, TEMPO), "random": (rf.RFormerRegressor, DENSE)}
 LEVELS = (0.0, 0.5)
 
 
@@ -41,16 +42,15 @@ def main() -> None:
     batch = load_heart_rate(args.data)
     recording = batch.static[:, 0].astype(int)
     for protocol in args.protocols:
-        preset, options = RECIPES[protocol]
+        kind, options = RECIPES[protocol]
         parts = heart_rate_split(protocol)
         train, valid, test = (batch[parts[k]] for k in ("train", "validation", "test"))
         for seed in range(args.seeds):
             if results.get(protocol=protocol, seed=seed):
                 continue
             start = time.perf_counter()
-            model = rf.RFormerRegressor.from_preset(
-                preset, **options, random_state=seed, verbose=1
-            ).fit(train, validation_data=(valid, valid.labels))
+            model = kind(**options, random_state=seed, verbose=1)
+            model.fit(train, validation_data=(valid, valid.labels))
             row: dict[str, Any] = {"protocol": protocol, "seed": seed, "rmse": {}, "median": {}}
             row["seconds"] = time.perf_counter() - start
             row["validation"] = min(r["valid_metric"] for r in model.history_)

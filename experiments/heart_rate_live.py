@@ -29,14 +29,14 @@ DROPS = (0.0, 0.5, 0.8)
 CHUNK = 125  # samples that are pushed together: one second
 
 
-def trained(directory: Path, data: Path | None) -> rf.RFormerRegressor:
+def trained(directory: Path, data: Path | None) -> rf.RateRegressor:
     """The model of the patient protocol, from ``directory`` if it is there."""
     if (directory / "config.json").exists():
-        return rf.RFormerRegressor.load(directory)
+        return rf.RateRegressor.load(directory)
     batch = load_heart_rate(data)
     parts = heart_rate_split("patient")
     train, valid = batch[parts["train"]], batch[parts["validation"]]
-    model = rf.RFormerRegressor(**TEMPO, random_state=1, verbose=1)
+    model = rf.RateRegressor(**TEMPO, random_state=1, verbose=1)
     model.fit(train, validation_data=(valid, valid.labels)).save(directory)
     return model
 

@@ -24,7 +24,8 @@ from roughformer.io import load_physionet2012, physionet2012_subset
 STATIC = ("Age", "Gender", "Height", "ICUType")
 RECIPE: dict[str, Any] = {
     "windows": np.arange(0.0, 49.0, 4.0), "static": STATIC, "epochs": 10, "batch_size": 256,
-    "learning_rate": 1e-3, "weight_decay": 0.05, "dropout": 0.3, "input_dropout": 0.2,
+    "learning_rate": 1e-3, "training": rf.TrainConfig(weight_decay=0.05),
+    "model": rf.ModelConfig(dropout=0.3, input_dropout=0.2),
 }  # fmt: skip
 
 

@@ -36,3 +36,17 @@ def ragged_batch(n=5, channels=2, seed=0, missing=0.0):
     for v in values:
         v[rng.random(v.shape) < missing] = np.nan
     return rf.SeriesBatch.from_arrays(values, times)
+
+
+def make(kind, model=None, **options):
+    """An estimator from options by their own names, whatever group they are in.
+
+    ``model``: the kind of another model, which gets those of the options that it has.
+    """
+    if model is not None:
+        from roughformer.estimators import estimator_class
+
+        kind = estimator_class(kind.task, model)
+        known = {name.rpartition("__")[2] for name in kind.usual_settings()}
+        options = {name: value for name, value in options.items() if name.split(".")[-1] in known}
+    return kind.from_preset("default", **options)

@@ -12,6 +12,7 @@ from aeon.testing.estimator_checking import parametrize_with_checks  # noqa: E40
 
 from roughformer.aeon import RFormerAeonClassifier, RFormerAeonRegressor  # noqa: E402
 from roughformer.estimators import RFormerClassifier, RFormerRegressor  # noqa: E402
+from small import make  # noqa: E402
 
 TINY = {"windows": 3, "depth": 1, "clock": 0, "spectrum": None, "d_model": 8, "n_heads": 2}
 
@@ -43,12 +44,14 @@ def test_all_capabilities_are_on(kind):
 
 def test_lists_have_channels_first_and_the_model_is_that_of_the_estimator():
     x, y = series()
-    wish = RFormerClassifier(**TINY, epochs=2)
+    wish = make(RFormerClassifier, **TINY, epochs=2)
     found = RFormerAeonClassifier(wish, random_state=3).fit(x, y)
     assert found.estimator_.predictor_.encoder.channels == ("x0", "x1")
     assert not hasattr(wish, "predictor_")
     assert wish.random_state is None
-    plain = RFormerClassifier(**TINY, epochs=2, random_state=3, n_jobs=1).fit([a.T for a in x], y)
+    plain = make(RFormerClassifier, **TINY, epochs=2, random_state=3, n_jobs=1).fit(
+        [a.T for a in x], y
+    )
     np.testing.assert_array_equal(found.predict_proba(x), plain.predict_proba([a.T for a in x]))
     assert set(found.predict(x)) <= {"up", "down"}
     assert 0 <= found.score(x, y) <= 1
@@ -59,7 +62,7 @@ def test_its_own_random_state_counts_if_none_is_given():
     y = np.arange(20.0)
 
     def predict(random_state, own):
-        wish = RFormerRegressor(**TINY, epochs=1, random_state=own)
+        wish = make(RFormerRegressor, **TINY, epochs=1, random_state=own)
         return RFormerAeonRegressor(wish, random_state=random_state).fit(x, y).predict(x)
 
     np.testing.assert_array_equal(predict(None, 5), predict(5, 1))
@@ -69,7 +72,7 @@ def test_its_own_random_state_counts_if_none_is_given():
 def test_threads_do_not_change_the_result():
     x, y = series()
     shares = [
-        RFormerAeonClassifier(RFormerClassifier(**TINY, epochs=1), random_state=0, n_jobs=n)
+        RFormerAeonClassifier(make(RFormerClassifier, **TINY, epochs=1), random_state=0, n_jobs=n)
         .fit(x, y)
         .predict_proba(x)
         for n in (1, 2)

@@ -134,7 +134,7 @@ def test_what_cannot_be_is_refused_with_words():
         model_of(thin, causal=True)
     labels = np.arange(3) % 2
     with pytest.raises(InputError, match="does not look ahead"):
-        rf.RFormerClassifier(model="neural-cde", causal=True, validation=0).fit(batch, labels)
+        rf.NeuralCDEClassifier(causal=True, validation=0).fit(batch, labels)
 
 
 def spirals(n=128, length=24, seed=0):
@@ -152,8 +152,8 @@ def spirals(n=128, length=24, seed=0):
 def test_training_lowers_the_loss_and_a_saved_model_answers_the_same(options, tmp_path):
     batch, turn = spirals()
     causal = "interpolation" in options
-    classifier = rf.RFormerClassifier(
-        model="neural-cde", model_options=options, d_model=12, epochs=12, batch_size=16,
+    classifier = rf.NeuralCDEClassifier(
+        model={"d_model": 12, **options}, epochs=12, batch_size=16,
         learning_rate=0.01, validation=0.25, random_state=0, causal=causal, n_jobs=1,
     )  # fmt: skip
     classifier.fit(batch, turn)
@@ -162,7 +162,7 @@ def test_training_lowers_the_loss_and_a_saved_model_answers_the_same(options, tm
     held, truth = spirals(n=60, seed=1)
     assert classifier.score(held, truth) > 0.65  # 0.5 by chance
     classifier.save(tmp_path / "model")
-    again = rf.RFormerClassifier.load(tmp_path / "model")
+    again = rf.NeuralCDEClassifier.load(tmp_path / "model")
     np.testing.assert_array_equal(again.predict_proba(held), classifier.predict_proba(held))
     explained = classifier.explain(held[:1])[0]
     assert len(explained.windows) == 24

@@ -199,8 +199,8 @@ def test_training_lowers_the_loss_and_a_saved_model_answers_the_same(tmp_path):
     x = np.sin(2 * np.pi * (speed[:, None] * t + rng.uniform(size=(64, 1))))[:, None]
     x[rng.random(x.shape) < 0.2] = np.nan
     batch = rf.SeriesBatch.from_numpy3d(x, t)
-    regressor = rf.RFormerRegressor(
-        model="neural-rde", model_options={"step": 4, "depth": 2}, d_model=12, epochs=20,
+    regressor = rf.NeuralRDERegressor(
+        model={"step": 4, "depth": 2, "d_model": 12}, epochs=20,
         batch_size=16, learning_rate=0.01, validation=0.25, drop=(0.0, 0.3), random_state=0,
         n_jobs=1,
     )  # fmt: skip
@@ -208,7 +208,7 @@ def test_training_lowers_the_loss_and_a_saved_model_answers_the_same(tmp_path):
     losses = [record["train_loss"] for record in regressor.history_]
     assert losses[-1] < 0.9 * losses[0]
     regressor.save(tmp_path / "model")
-    again = rf.RFormerRegressor.load(tmp_path / "model")
+    again = rf.NeuralRDERegressor.load(tmp_path / "model")
     np.testing.assert_array_equal(again.predict(batch), regressor.predict(batch))
     assert again.predictor_.encoder.step == 4
     explained = regressor.explain(batch[:2])[0]

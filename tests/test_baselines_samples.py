@@ -14,6 +14,7 @@ from roughformer.baselines import (
 )
 from roughformer.errors import InputError
 from roughformer.model import RFormer, RFormerConfig
+from small import make
 
 
 def small():
@@ -126,9 +127,8 @@ def test_a_gap_twice_as_long_is_no_outlier_where_gaps_do_not_vary(model):
     rng = np.random.default_rng(0)
     x = SeriesBatch.from_tensor(rng.normal(size=(12, 50, 2)).astype(np.float32))
     y = np.arange(12) % 2
-    estimator = rf.RFormerClassifier(
-        model=model, epochs=1, validation=0, d_model=8, n_heads=2, random_state=0
-    ).fit(x, y)
+    options = {"epochs": 1, "validation": 0, "d_model": 8, "n_heads": 2, "random_state": 0}
+    estimator = make(rf.RFormerClassifier, model, **options).fit(x, y)
     encoder, module = estimator.predictor_.encoder, estimator.predictor_.model
     at = encoder.names.index("gap")
     thin = encoder.encode(

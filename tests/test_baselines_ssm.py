@@ -308,20 +308,20 @@ def waves(n=60, seed=0):
 
 def test_the_estimator_trains_saves_and_loads_it(tmp_path):
     train, test = waves(120), waves(seed=1)
-    net = rf.RFormerClassifier(
-        model="state-space", model_options={"d_state": 16}, d_model=16, epochs=15,
-        learning_rate=1e-2, n_layers=2, random_state=0,
+    net = rf.StateSpaceClassifier(
+        model={"d_state": 16, "d_model": 16, "n_layers": 2}, epochs=15, learning_rate=1e-2,
+        random_state=0,
     )  # fmt: skip
     net.fit(train)
     assert net.score(test, test.labels) > 0.85
     assert isinstance(net.predictor_.model, StateSpace)
     net.save(tmp_path / "model")
-    again = rf.RFormerClassifier.load(tmp_path / "model")
+    again = rf.StateSpaceClassifier.load(tmp_path / "model")
     np.testing.assert_array_equal(again.predict_proba(test), net.predict_proba(test))
 
 
 def test_the_regressor_trains_it_with_dropping():
     train = waves(20)
-    net = rf.RFormerRegressor(model="state-space", d_model=8, epochs=1, drop=0.5, random_state=0)
+    net = rf.StateSpaceRegressor(model={"d_model": 8}, epochs=1, drop=0.5, random_state=0)
     net.fit(train, train.labels.astype(float))
     assert np.isfinite(net.predict(train)).all()

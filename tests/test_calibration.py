@@ -6,7 +6,7 @@ import torch
 
 from roughformer.calibration import fit_deviation_factor, fit_temperature
 from roughformer.estimators import RFormerClassifier
-from small import TINY, walks
+from small import TINY, make, walks
 
 
 def test_temperature_makes_confidence_honest():
@@ -43,8 +43,8 @@ def test_deviations_are_scaled_to_what_was_missed():
 
 def test_calibration_changes_probabilities_and_not_classes():
     y = np.arange(24) % 3
-    one = RFormerClassifier(**TINY).fit(walks(), y)
-    other = RFormerClassifier(**TINY, calibrate=False).fit(walks(), y)
+    one = make(RFormerClassifier, **TINY).fit(walks(), y)
+    other = make(RFormerClassifier, **TINY, calibrate=False).fit(walks(), y)
     assert other.predictor_.calibration == 1.0
     assert one.predictor_.calibration != 1.0
     np.testing.assert_array_equal(one.predict(walks()), other.predict(walks()))

@@ -23,7 +23,7 @@ def files(tmp_path_factory):
 @pytest.mark.parametrize(
     "wrong",
     [
-        ("--model", "neural-cde", "--set", "model_options.zz=1"),
+        ("--model", "neural-cde", "--set", "model.zz=1"),
         ("--set", "n_heads=3"),
         ("--set", "members=30"),
     ],
@@ -99,8 +99,8 @@ def test_a_label_that_is_missing_is_told_by_its_series(files, tmp_path):
 @pytest.mark.parametrize("text", ['{"a":1}', "{a:1}", "[1, 2"])
 def test_values_of_set_are_toml(text):
     with pytest.raises(InputError, match=r"values as TOML writes them, such as \{ step = 4 \}"):
-        parse_assignments([f"model_options={text}"])
-    assert parse_assignments(["model_options={a=1}"]) == {"model_options": {"a": 1}}
+        parse_assignments([f"model={text}"])
+    assert parse_assignments(["model={a=1}"]) == {"model": {"a": 1}}
 
 
 def test_certainty_has_a_loss_of_zero_and_not_of_minus_zero():

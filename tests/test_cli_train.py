@@ -49,7 +49,7 @@ def test_a_run_holds_everything(files):
     assert metrics["epochs"] == 2
     config = config_of(run)
     assert config["epochs"] == 2
-    assert config["d_model"] == 16
+    assert config["model"]["d_model"] == 16
     assert config["drop"] == [0.0, 0.5]
     assert config["random_state"] == 0
 
@@ -86,12 +86,12 @@ def test_flags_override_the_file_and_the_file_overrides_the_preset(files, tmp_pa
     chosen = ("--config", file, "--preset", "paper", "--set", "n_heads=2", *SMALL)
     succeeds("train", files / "sine.parquet", *chosen, "-q", "--out", run)
     config = config_of(run)
-    assert config["schedule"] == "constant"  # the paper's
+    assert config["training"]["schedule"] == "constant"  # the paper's
     assert config["learning_rate"] == 0.005  # the file's, not the paper's 0.001
     assert config["epochs"] == 2  # the flag's
     assert config["windows"] == 6
-    assert config["n_heads"] == 2
-    assert config["spectrum"] == "none"
+    assert config["model"]["n_heads"] == 2
+    assert config["tokens"]["spectrum"] == "none"
 
 
 def test_the_written_configuration_makes_the_same_model(files, tmp_path):
@@ -122,8 +122,9 @@ def test_a_regression_with_uncertainty_from_a_wide_table(files, tmp_path):
 def test_a_vanilla_transformer_and_a_validation_file(files, tmp_path):
     out = tmp_path / "run"
     options = ("--model", "transformer", "--valid", files / "test.parquet", "-q", "--out", out)
-    succeeds("train", files / "sine.parquet", *SMALL, *options)
+    succeeds("train", files / "sine.parquet", *SMALL[2:], *options)
     assert json.loads((out / "model" / "config.json").read_text())["kind"] == "transformer"
+    assert config_of(out)["data"]["model"] == "transformer"
     assert "validation" in json.loads((out / "metrics.json").read_text())
 
 
@@ -213,10 +214,11 @@ def test_a_directory_of_other_things_is_left_alone(files, tmp_path):
     ("options", "words"),
     [
         (["--set", "epoch=3"], "unknown parameter 'epoch'; did you mean 'epochs'?"),
-        (["--set", "epochs"], "--set takes name=value, e.g. --set d_model=128; got 'epochs'"),
-        (["--set", "d_model=wide"], "d_model: Input should be a valid integer"),
+        (["--set", "epochs"], "--set takes name=value, e.g. --set tokens.clock=8; got 'epochs'"),
+        (["--set", "d_model=wide"], "model.d_model: Input should be a valid integer"),
         (["--set", "run_dir=x"], "'run_dir' is no parameter of a model; it is an option of"),
-        (["--rate-like"], "'rate_like' is no parameter of a classification; leave it out, or"),
+        (["--set", "rate_unit=2"], "'rate_unit' is no parameter of a classification by this model"),
+        (["--model", "tempo"], "there is no model 'tempo' for classification"),
         (["--views", "up,down"], "views"),
         (["--model", "lstm"], "unknown model 'lstm'"),
         (["--preset", "best"], "presets are default, paper; got 'best'"),
@@ -295,10 +297,10 @@ def test_settings_survive_the_way_through_toml(task):
     read = tomllib.loads(text)
     assert read.pop("data") == {"time": "t é"}
     assert settings_of(task, "default", read) == settings
-    assert settings["spectrum"] is None
+    assert settings["tokens__spectrum"] is None
     assert settings["views"] == ("local",)
-    assert settings["time"] == "unit"
-    assert settings_of(task, "default", {"time": "none"})["time"] == "none"
+    assert settings["tokens__time"] == "unit"
+    assert settings_of(task, "default", {"time": "none"})["tokens__time"] == "none"
 
 
 def test_class_weights_name_numbers_as_texts(files, tmp_path):
@@ -331,15 +333,25 @@ def test_without_validation_the_last_epoch_is_kept(files, tmp_path):
     assert "validation" not in metrics
 
 
-def test_one_entry_of_a_parameter_that_is_a_dict_can_be_set():
-    found = parse_assignments(["model_options.step=4", "model_options.solver=rk4"])
-    assert found == {"model_options": {"step": 4, "solver": "rk4"}}
-    none = parse_assignments(["model_options.max_steps=none"])
-    settings = settings_of("classification", "default", none)
-    assert settings["model_options"] == {"max_steps": None}
-    word = parse_assignments(["model_options.scaling=none"])  # a choice of that name
-    assert settings_of("classification", "default", word)["model_options"] == {"scaling": "none"}
+def test_one_option_of_a_group_can_be_set():
+    found = parse_assignments(["model.step=4", "model.solver=rk4"])
+    assert found == {"model": {"step": 4, "solver": "rk4"}}
+    none = parse_assignments(["model.max_steps=none"])
+    settings = settings_of("classification", "default", none, model="neural-cde")
+    assert settings["model__max_steps"] is None
+    word = parse_assignments(["model.scaling=none"])  # a choice of that name
+    assert settings_of("classification", "default", word)["model__scaling"] == "none"
     again = tomllib.loads(to_toml(settings, {}))
-    assert settings_of("classification", "default", again) == settings
-    with pytest.raises(InputError, match=r"model_options=... and --set model_options.step"):
-        parse_assignments(["model_options=3", "model_options.step=4"])
+    assert settings_of("classification", "default", again, model="neural-cde") == settings
+    with pytest.raises(InputError, match=r"model=... and --set model.step"):
+        parse_assignments(["model=3", "model.step=4"])
+
+
+def test_a_parameter_has_one_setting_by_whatever_name_it_is_said():
+    for said in ("clock=8", "tokens.clock=8"):
+        settings = settings_of("classification", "default", parse_assignments([said]))
+        assert settings["tokens__clock"] == 8
+    depth = settings_of("classification", "default", parse_assignments(["tokens.depth=3"]))
+    assert depth["depth"] == 3
+    with pytest.raises(InputError, match=r"depth=3 and tokens.depth=2 are the same parameter"):
+        settings_of("classification", "default", {"depth": 3, "tokens": {"depth": 2}})

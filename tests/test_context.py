@@ -8,6 +8,7 @@ import roughformer as rf
 from roughformer import algebra
 from roughformer.model.blocks import Attention, attention_mask
 from roughformer.signatures.levels import as_levels, as_words, blocks_of, sliding_products
+from small import make
 from stream_cases import series
 
 
@@ -104,19 +105,19 @@ def test_options_of_the_context():
     batch = series(n=8, missing=0.0)
     y = np.arange(8) % 2
     quick = {"epochs": 1, "d_model": 8, "validation": 0, "random_state": 0}
-    usual = rf.RFormerClassifier(causal=True, **quick).fit(batch, y).predictor_
+    usual = make(rf.RFormerClassifier, causal=True, **quick).fit(batch, y).predictor_
     assert usual.outputs.context == usual.encoder.config.context
     counts = usual.encoder.config.rule.place(batch).n_windows
     assert usual.outputs.context == round(np.median(counts))
-    free = rf.RFormerClassifier(causal=True, context=None, **quick).fit(batch, y).predictor_
+    free = make(rf.RFormerClassifier, causal=True, context=None, **quick).fit(batch, y).predictor_
     assert free.outputs.context is None
-    counted = rf.RFormerClassifier(causal=True, windows=5, **quick).fit(batch, y).predictor_
+    counted = make(rf.RFormerClassifier, causal=True, windows=5, **quick).fit(batch, y).predictor_
     assert counted.outputs.context is None
     for wish, words in ((0, "whole number >= 1"), ("all", "'auto', None"), (2.5, "whole number")):
         with pytest.raises(rf.InputError, match=words):
-            rf.RFormerClassifier(causal=True, context=wish, **quick).fit(batch, y)
+            make(rf.RFormerClassifier, causal=True, context=wish, **quick).fit(batch, y)
     with pytest.raises(rf.InputError, match="causal=True"):
-        rf.RFormerClassifier(context=3, **quick).fit(batch, y)
+        make(rf.RFormerClassifier, context=3, **quick).fit(batch, y)
 
 
 def test_windows_that_are_exact_are_those_of_a_series_that_goes_on():

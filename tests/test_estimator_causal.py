@@ -7,7 +7,7 @@ import roughformer as rf
 from roughformer.errors import InputError
 from roughformer.estimators import RFormerClassifier, RFormerRegressor
 from roughformer.io import make_sine
-from small import TINY, ragged, walks
+from small import TINY, make, ragged, walks
 
 
 @pytest.mark.parametrize("kind", [RFormerClassifier, RFormerRegressor])
@@ -15,7 +15,7 @@ from small import TINY, ragged, walks
 def test_the_last_window_says_what_predict_says(kind, model):
     series, times = ragged()
     options = TINY | {"windows": rf.Windows.by_points(3), "causal": True, "model": model}
-    found = kind(**options).fit(series, np.arange(24) % 2, times=times)
+    found = make(kind, **options).fit(series, np.arange(24) % 2, times=times)
     each = found.predict_windows(series, times)
     whole = found.predict_proba if kind is RFormerClassifier else found.predict
     last = whole(series, times)
@@ -31,7 +31,7 @@ def test_the_last_window_says_what_predict_says(kind, model):
 def test_the_past_does_not_depend_on_the_future(model):
     x = walks(24, length=17)
     options = TINY | {"windows": rf.Windows.by_points(4), "causal": True, "model": model}
-    found = RFormerRegressor(**options).fit(x, np.arange(24.0))
+    found = make(RFormerRegressor, **options).fit(x, np.arange(24.0))
     other = x.copy()
     other[:, 9:] = 5 * np.random.default_rng(1).normal(size=other[:, 9:].shape)
     seen = 2 if model == "rformer" else 9
@@ -51,22 +51,22 @@ def test_targets_of_each_window():
     options = TINY | {"windows": rf.Windows.by_points(4), "causal": True, "epochs": 3}
     numbers = np.cumsum(np.ones((40, 4, 2)), axis=1)
     numbers[0, 1] = np.nan
-    each = RFormerRegressor(**options).fit(x, numbers).predict_windows(x)
+    each = make(RFormerRegressor, **options).fit(x, numbers).predict_windows(x)
     assert all(said.shape == (4, 2) for _, said in each)
     classes = np.where(np.arange(4) < 2, "calm", "storm") + np.zeros((40, 1), dtype="<U1")
     options |= {"epochs": 20, "learning_rate": 0.02, "basepoint": False}
-    model = RFormerClassifier(**options).fit(x, classes)
+    model = make(RFormerClassifier, **options).fit(x, classes)
     share = np.array([said[:, 1] for _, said in model.predict_windows(x)])
     assert (share[:, 0] < 0.5).mean() > 0.9
     assert (share[:, 3] > 0.5).mean() > 0.9
 
 
 def test_only_causal_models_predict_at_every_window():
-    model = RFormerRegressor(**TINY).fit(walks(), np.arange(24))
+    model = make(RFormerRegressor, **TINY).fit(walks(), np.arange(24))
     with pytest.raises(InputError, match="fit with causal=True"):
         model.predict_windows(walks())
     with pytest.raises(InputError, match="sees the future"):
-        RFormerRegressor(**(TINY | {"causal": True, "spectrum": "linear"})).fit(
+        make(RFormerRegressor, **(TINY | {"causal": True, "spectrum": "linear"})).fit(
             walks(), np.arange(24)
         )
 
@@ -74,7 +74,7 @@ def test_only_causal_models_predict_at_every_window():
 def test_targets_of_samples_are_not_used_while_samples_are_dropped():
     batch = make_sine(12, n_classes=2, length=20)
     y = np.zeros((12, 20), dtype=int)
-    model = RFormerClassifier(model="transformer", causal=True, drop=0.5, epochs=1)
+    model = make(RFormerClassifier, "transformer", causal=True, drop=0.5, epochs=1)
     with pytest.raises(InputError, match="while samples are dropped"):
         model.fit(batch, y)
 
@@ -86,7 +86,7 @@ def test_a_causal_model_of_incomplete_series_does_not_see_the_future():
     t = np.cumsum(rng.uniform(0.5, 1.5, (10, 60)), axis=1)
     options = {"windows": rf.Windows.by_duration(7.0), "causal": True, "epochs": 1, "d_model": 8}
     options |= {"random_state": 0}
-    model = RFormerClassifier(**options, n_heads=2).fit(x, np.arange(10) % 2, times=t)
+    model = make(RFormerClassifier, **options, n_heads=2).fit(x, np.arange(10) % 2, times=t)
     before = model.predict_windows(x, times=t)
     changed = x.copy()
     for b in range(10):
@@ -106,7 +106,7 @@ def test_automatic_windows_of_a_causal_model_do_not_depend_on_where_the_series_e
     for x in series:
         x[rng.random(x.shape) < missing] = np.nan
     options = TINY | {"windows": "auto", "depth": "auto", "causal": True}
-    model = RFormerClassifier(**options).fit(series, np.arange(24) % 2, times=times)
+    model = make(RFormerClassifier, **options).fit(series, np.arange(24) % 2, times=times)
     rule = model.predictor_.encoder.config.rule
     assert rule.rule == "duration"
     most = 12 if missing else 75
@@ -130,7 +130,7 @@ def test_series_of_equal_span_have_as_many_automatic_windows_causal_or_not():
     options = TINY | {"windows": "auto", "spectrum": None}
     counts = []
     for causal in (False, True):
-        model = RFormerRegressor(**options, causal=causal).fit(x, np.arange(24.0))
+        model = make(RFormerRegressor, **options, causal=causal).fit(x, np.arange(24.0))
         batch = rf.SeriesBatch.of(x)
         counts.append(model.predictor_.encoder.config.rule.place(batch).most)
     assert counts == [16, 16]
@@ -138,7 +138,9 @@ def test_series_of_equal_span_have_as_many_automatic_windows_causal_or_not():
 
 def test_series_of_one_point_have_one_automatic_window():
     x = list(walks(24, length=1))
-    model = RFormerRegressor(**(TINY | {"windows": "auto", "causal": True})).fit(x, np.arange(24.0))
+    model = make(RFormerRegressor, **(TINY | {"windows": "auto", "causal": True})).fit(
+        x, np.arange(24.0)
+    )
     assert [len(ends) for ends, _ in model.predict_windows(x)] == [1] * 24
 
 
@@ -160,9 +162,9 @@ def test_warped_series_would_leave_the_targets_of_their_windows(kind, windows, w
     y = y if kind is RFormerClassifier else y[..., None]
     options = TINY | STEPS | {"windows": windows}
     with pytest.raises(InputError, match=words):
-        kind(**options).fit(walks(), y)
-    kind(**(options | {"warp": 0.0})).fit(walks(), y)
-    kind(**options).fit(walks(), np.arange(24) % 2)  # a target of a series goes along
+        make(kind, **options).fit(walks(), y)
+    make(kind, **(options | {"warp": 0.0})).fit(walks(), y)
+    make(kind, **options).fit(walks(), np.arange(24) % 2)  # a target of a series goes along
 
 
 @pytest.mark.parametrize("windows", [4, rf.Windows.by_points(4)])
@@ -173,4 +175,4 @@ def test_windows_by_count_and_by_points_hold_the_same_observations_when_warped(w
     for b in range(3):
         np.testing.assert_allclose(rule.place(slow).of(b), 1.3 * rule.place(series).of(b))
     y = np.arange(96).reshape(24, 4) % 2
-    RFormerClassifier(**(TINY | STEPS | {"windows": windows})).fit(walks(), y)
+    make(RFormerClassifier, **(TINY | STEPS | {"windows": windows})).fit(walks(), y)

@@ -6,13 +6,7 @@ import pytest
 import roughformer as rf
 from roughformer.estimators.automatic import token_config
 
-OPTIONS = {
-    name: rf.RFormerClassifier().get_params()[name]
-    for name in (
-        "windows", "depth", "views", "time", "lags", "counts", "basepoint", "clock",
-        "observations", "spectrum", "static", "context",
-    )
-}  # fmt: skip
+OPTIONS = rf.RFormerClassifier()._token_options()
 
 
 def keeps_levels(values):

@@ -7,7 +7,7 @@ import roughformer as rf
 from roughformer.errors import InputError
 from roughformer.estimators import RFormerClassifier, RFormerRegressor
 from roughformer.io import make_sine
-from small import TINY, walks
+from small import TINY, make, walks
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ from small import TINY, walks
 )
 def test_labels_come_back_as_they_were_given(names, tmp_path):
     y = np.array([names[i % len(names)] for i in range(24)], dtype=np.asarray(names).dtype)
-    model = RFormerClassifier(**TINY).fit(walks(), y)
+    model = make(RFormerClassifier, **TINY).fit(walks(), y)
     model.save(tmp_path / "model")
     for found in (model, RFormerClassifier.load(tmp_path / "model")):
         np.testing.assert_array_equal(found.classes_, np.unique(y))
@@ -36,8 +36,8 @@ def test_labels_come_back_as_they_were_given(names, tmp_path):
 
 def test_labels_of_the_batch_are_used_where_none_are_given():
     batch = rf.SeriesBatch.from_tensor(walks(), labels=np.arange(24) % 2)
-    one = RFormerClassifier(**TINY).fit(batch)
-    other = RFormerClassifier(**TINY).fit(walks(), np.arange(24) % 2)
+    one = make(RFormerClassifier, **TINY).fit(batch)
+    other = make(RFormerClassifier, **TINY).fit(walks(), np.arange(24) % 2)
     np.testing.assert_array_equal(one.predict_proba(batch), other.predict_proba(batch))
 
 
@@ -59,19 +59,19 @@ def test_labels_of_the_batch_are_used_where_none_are_given():
 )
 def test_labels_that_are_none(y, words):
     with pytest.raises(InputError, match=words):
-        RFormerClassifier(**TINY).fit(walks(), y)
+        make(RFormerClassifier, **TINY).fit(walks(), y)
 
 
 @pytest.mark.parametrize("held", [["c"] * 5, [1] * 5])
 def test_a_label_that_was_not_trained_is_refused_in_validation(held):
     y = np.array(["a", "b"] * 12)
     with pytest.raises(InputError, match="is none of the model's classes"):
-        RFormerClassifier(**TINY).fit(walks(), y, validation_data=(walks(5), held))
+        make(RFormerClassifier, **TINY).fit(walks(), y, validation_data=(walks(5), held))
 
 
 def test_the_score_is_the_share_of_right_ones_and_a_column_is_no_trap():
     y = np.arange(24) % 3
-    model = RFormerClassifier(**TINY).fit(walks(), y)
+    model = make(RFormerClassifier, **TINY).fit(walks(), y)
     share = (model.predict(walks()) == y).mean()
     assert model.score(walks(), y) == model.score(walks(), y[:, None]) == share
 
@@ -82,7 +82,7 @@ def test_class_weight_moves_predictions_to_the_class_that_matters():
 
     def share_of_ones(weight):
         options = TINY | {"epochs": 6, "class_weight": weight, "learning_rate": 0.02}
-        return RFormerClassifier(**options).fit(x, y).predict_proba(x)[:, 1].mean()
+        return make(RFormerClassifier, **options).fit(x, y).predict_proba(x)[:, 1].mean()
 
     plain, balanced, heavy = map(share_of_ones, (None, "balanced", {1: 1000.0}))
     assert plain < balanced < heavy
@@ -93,7 +93,7 @@ def test_class_weight_moves_predictions_to_the_class_that_matters():
 
 
 def test_class_weights_of_numbers_survive_saving(tmp_path):
-    model = RFormerClassifier(**TINY, class_weight={np.int64(0): 2.0, 1: 3.0})
+    model = make(RFormerClassifier, **TINY, class_weight={np.int64(0): 2.0, 1: 3.0})
     model.fit(walks(), np.arange(24) % 2).save(tmp_path / "model")
     assert RFormerClassifier.load(tmp_path / "model").class_weight == {0: 2.0, 1: 3.0}
 
@@ -107,11 +107,11 @@ def test_labels_of_several_kinds_are_refused(labels):
 
 def test_labels_as_objects_score_as_those_of_their_own_kind():
     y = np.arange(24) % 3
-    numbers = RFormerClassifier(**TINY).fit(walks(), y)
+    numbers = make(RFormerClassifier, **TINY).fit(walks(), y)
     share = numbers.score(walks(), y)
     assert numbers.score(walks(), y.astype(object)) == share
     assert numbers.score(walks(), y.astype(float)) == share
-    objects = RFormerClassifier(**TINY).fit(walks(), y.astype(object))
+    objects = make(RFormerClassifier, **TINY).fit(walks(), y.astype(object))
     assert objects.score(walks(), y) == objects.score(walks(), y.astype(object)) == share
     with pytest.raises(InputError, match="the labels are text, those of the model are numbers"):
         numbers.score(walks(), y.astype(str))
@@ -120,7 +120,7 @@ def test_labels_as_objects_score_as_those_of_their_own_kind():
 
 
 def test_a_class_that_was_not_trained_counts_as_missed():
-    model = RFormerClassifier(**TINY).fit(walks(), np.arange(24) % 2)
+    model = make(RFormerClassifier, **TINY).fit(walks(), np.arange(24) % 2)
     assert model.score(walks(), np.full(24, 7)) == 0.0
 
 
@@ -128,7 +128,7 @@ def test_a_class_that_was_not_trained_counts_as_missed():
 def test_without_y_the_score_is_of_the_labels_of_the_series(kind):
     y = np.arange(24) % 2
     batch = rf.SeriesBatch.from_tensor(walks(), labels=y)
-    model = kind(**TINY).fit(batch)
+    model = make(kind, **TINY).fit(batch)
     assert model.score(batch) == model.score(batch, None) == model.score(walks(), y)
     with pytest.raises(InputError, match="score needs y, or series with labels"):
         model.score(walks())

@@ -1,7 +1,5 @@
 """Options of the estimators, and models that are stored."""
 
-import warnings
-
 import numpy as np
 import pytest
 import torch
@@ -10,7 +8,7 @@ import roughformer as rf
 from roughformer.errors import CheckpointError, InputError
 from roughformer.estimators import RFormerClassifier, RFormerRegressor
 from roughformer.io import make_sine
-from small import TINY, walks
+from small import TINY, make, walks
 
 
 def test_presets():
@@ -25,14 +23,14 @@ def test_presets():
 
 def test_a_budget_of_time_ends_a_long_training():
     options = TINY | {"epochs": 10**6, "max_seconds": 0.5, "patience": None}
-    model = RFormerRegressor(**options).fit(walks(), np.arange(24))
+    model = make(RFormerRegressor, **options).fit(walks(), np.arange(24))
     assert 1 <= len(model.history_) < 10**5
     assert np.isfinite(model.predict(walks())).all()
 
 
 def test_log_signatures_have_fewer_words():
-    few = RFormerRegressor(**TINY, logsignature=True).fit(walks(), np.arange(24))
-    many = RFormerRegressor(**TINY).fit(walks(), np.arange(24))
+    few = make(RFormerRegressor, **TINY, transform="logsignature").fit(walks(), np.arange(24))
+    many = make(RFormerRegressor, **TINY).fit(walks(), np.arange(24))
     assert few.predictor_.encoder.n_features < many.predictor_.encoder.n_features
 
 
@@ -42,22 +40,22 @@ def test_log_signatures_have_fewer_words():
         ({"epochs": 0}, "epochs"),
         ({"d_model": 9}, "multiple of n_heads"),
         ({"model": "lstm"}, "unknown model 'lstm'"),
-        ({"model": "rocket"}, "use roughformer.RocketClassifier"),
+        ({"model": "rocket"}, "use RocketClassifier"),
         ({"metric": "f1"}, "metric must be"),
         ({"validation": 1.0}, "validation fraction"),
         ({"views": ("left",)}, "views"),
         ({"windows": "many"}, "windows must be"),
-        ({"spectrum": "wide"}, "spectrum must be"),
+        ({"spectrum": "wide"}, "spectrum: Input should be"),
         ({"drop": 1.5}, "drop"),
     ],
 )
 def test_wrong_options_are_refused_with_words_when_fitting(options, words):
     with pytest.raises(InputError, match=words):
-        RFormerRegressor(**(TINY | options)).fit(walks(), np.arange(24))
+        make(RFormerRegressor, **(TINY | options)).fit(walks(), np.arange(24))
 
 
 def test_a_model_of_the_other_task_is_not_loaded(tmp_path):
-    RFormerRegressor(**TINY).fit(walks(), np.arange(24)).save(tmp_path / "model")
+    make(RFormerRegressor, **TINY).fit(walks(), np.arange(24)).save(tmp_path / "model")
     with pytest.raises(InputError, match="holds a model for regression"):
         RFormerClassifier.load(tmp_path / "model")
 
@@ -68,7 +66,7 @@ def test_a_model_of_the_other_task_is_not_loaded(tmp_path):
 def test_windows_of_any_kind_are_stored_with_the_model(windows, tmp_path):
     batch = make_sine(12, n_classes=2, length=40)
     options = {"windows": windows, "epochs": 1, "d_model": 8, "n_heads": 2, "random_state": 0}
-    model = rf.RFormerClassifier(**options, run_dir=tmp_path / "run").fit(batch)
+    model = make(rf.RFormerClassifier, **options, run_dir=tmp_path / "run").fit(batch)
     for directory in (tmp_path / "run" / "model", tmp_path / "saved"):
         if directory.name == "saved":
             model.save(directory)
@@ -82,16 +80,16 @@ def test_windows_of_any_kind_are_stored_with_the_model(windows, tmp_path):
 def test_another_class_weight_or_metric_is_another_training(tmp_path):
     batch = make_sine(12, n_classes=2, length=20)
     options = {"windows": 4, "epochs": 1, "d_model": 8, "n_heads": 2, "run_dir": tmp_path}
-    RFormerClassifier(**options, random_state=0).fit(batch)
+    make(RFormerClassifier, **options, random_state=0).fit(batch)
     for other in ({"metric": "accuracy"}, {"class_weight": "balanced"}):
         with pytest.raises(CheckpointError, match="another configuration"):
-            RFormerClassifier(**options, **other, random_state=0, resume=True).fit(batch)
+            make(RFormerClassifier, **options, **other, random_state=0, resume=True).fit(batch)
 
 
 def test_mixed_precision_ends_with_training(tmp_path):
     batch = make_sine(12, n_classes=2, length=40)
     options = {"windows": 4, "epochs": 1, "d_model": 8, "n_heads": 2, "precision": "bfloat16"}
-    model = RFormerClassifier(**options).fit(batch)
+    model = make(RFormerClassifier, **options).fit(batch)
     model.save(tmp_path / "model")
     again = RFormerClassifier.load(tmp_path / "model")
     assert np.array_equal(again.predict_proba(batch), model.predict_proba(batch))
@@ -105,58 +103,44 @@ def test_a_model_is_loaded_onto_a_device_that_is_there(device, words, tmp_path):
         RFormerClassifier.load(tmp_path, device=device)
 
 
-def warned(model, y=None):
-    with warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter("always")
-        model.fit(walks(), np.arange(24) % 2 + 1.0 if y is None else y)
-    return [str(one.message) for one in told if "does not use" in str(one.message)]
-
-
-def test_options_that_a_model_does_not_use_are_told_once():
-    wishes = {"depth": 3, "windows": 3, "clock": 2, "lags": 1.0, "spectrum": "log", "n_heads": 2}
-    few = {"epochs": 1, "random_state": 0, "n_jobs": 1, "d_model": 8, "dropout": 0.2}
-    (line,) = warned(RFormerClassifier(model="gru", members=2, **wishes, **few))
-    assert line.startswith("the model 'gru' does not use clock, depth, lags, n_heads, spectrum, wi")
-    (line,) = warned(RFormerClassifier(model="transformer", n_heads=2, views=("local",), **few))
-    assert "does not use views:" in line
-    (line,) = warned(RFormerRegressor(rate_like=True, windows=3, **(few | {"d_model": 64})))
-    assert "'tempo' does not use windows:" in line
-    (line,) = warned(RFormerClassifier(model="neural-rde", depth=3, **few))
-    assert "does not use depth, dropout: what you set changes nothing" in line
-    assert line.endswith("; its own depth is set by model_options")
-
-
-def test_models_whose_options_are_their_own_or_as_usual_are_not_warned_of():
-    few = {"epochs": 1, "random_state": 0, "n_jobs": 1}
-    assert not warned(RFormerClassifier(**TINY))
-    assert not warned(RFormerClassifier(model="transformer", n_heads=2, pooling="last", **few))
-    assert not warned(RFormerClassifier(model="neural-rde", model_options={"depth": 1}, **few))
-    assert not warned(RFormerRegressor(rate_like=True, dropout=0.2, **few))
+def test_an_estimator_has_no_parameters_that_its_model_does_not_use():
+    for kind in (rf.GRUClassifier, rf.TransformerRegressor, rf.RateRegressor):
+        assert not {"windows", "depth", "views", "tokens"} & set(kind().get_params())
+    with pytest.raises(InputError, match=r"unknown parameter 'clock'"):
+        rf.GRUClassifier.from_preset("default", clock=2)
+    with pytest.raises(InputError, match="GRUModelConfig has no option 'n_heads'"):
+        rf.GRUClassifier(model={"n_heads": 2}).fit(walks(), np.arange(24) % 2)
 
 
 def test_numbers_of_numpy_are_numbers():
     options = {"epochs": np.int64(1), "n_jobs": np.int64(1), "drop": np.float32(0.5)}
     options |= {"members": np.int64(2), "learning_rate": np.float32(1e-3), "windows": np.int32(4)}
     options |= {"random_state": np.int64(0), "patience": np.int16(3)}
-    one = RFormerRegressor(**(TINY | options)).fit(walks(), np.arange(24))
+    one = make(RFormerRegressor, **(TINY | options)).fit(walks(), np.arange(24))
     plain = {name: value.item() for name, value in options.items()}
-    other = RFormerRegressor(**(TINY | plain)).fit(walks(), np.arange(24))
+    other = make(RFormerRegressor, **(TINY | plain)).fit(walks(), np.arange(24))
     np.testing.assert_array_equal(one.predict(walks()), other.predict(walks()))
     for wrong in (np.int64(0), True, 1.5, "two"):
         with pytest.raises(InputError, match="n_jobs must be None, -1 or a positive whole number"):
-            RFormerRegressor(**(TINY | {"n_jobs": wrong})).fit(walks(), np.arange(24))
+            make(RFormerRegressor, **(TINY | {"n_jobs": wrong})).fit(walks(), np.arange(24))
 
 
 def test_the_steps_of_a_path_are_those_of_its_encoder():
-    model = RFormerClassifier(model="neural-cde", model_options={"stride": 5}, epochs=1)
-    with pytest.raises(InputError, match="'neural-cde' has no option 'stride'"):
+    model = rf.NeuralCDEClassifier(model={"stride": 5}, epochs=1)
+    with pytest.raises(InputError, match="model: stride is set by the data; leave it out"):
         model.fit(walks(), np.arange(24) % 2)
 
 
 def test_what_is_no_path_and_no_class_is_said_to_be_none():
-    model = RFormerClassifier(**TINY).fit(walks(), np.arange(24) % 2)
+    model = make(RFormerClassifier, **TINY).fit(walks(), np.arange(24) % 2)
     for call in (lambda: model.save(None), lambda: RFormerClassifier.load(3)):
         with pytest.raises(InputError, match="the directory of a model must be a path, got"):
             call()
     with pytest.raises(InputError, match="target must be one of the classes"):
         model.explain(walks(2), target=np.array([0, 1]))
+
+
+def test_a_changed_copy_of_a_group_leaves_the_group_as_it_was():
+    config = rf.TokenConfig(windows=4, static=("age",))
+    other = config.model_copy(update={"static": ()})
+    assert (config.static, other.static) == (("age",), ())

@@ -8,14 +8,14 @@ import roughformer as rf
 from roughformer.errors import InputError
 from roughformer.estimators import RFormerClassifier, RFormerRegressor
 from roughformer.io import make_sine
-from small import TINY, ragged, walks
+from small import TINY, make, ragged, walks
 
 
 @pytest.mark.parametrize("kind", [RFormerClassifier, RFormerRegressor])
 @pytest.mark.parametrize("windows", [3, rf.Windows.by_duration(5.0), rf.Windows.by_points(4)])
 def test_ragged_series_with_times_and_gaps(kind, windows):
     series, times = ragged()
-    model = kind(**(TINY | {"windows": windows})).fit(series, np.arange(24) % 2, times=times)
+    model = make(kind, **(TINY | {"windows": windows})).fit(series, np.arange(24) % 2, times=times)
     together = model.predict(series, times)
     alone = [model.predict([x], [t])[0] for x, t in zip(series, times, strict=True)]
     backwards = model.predict(series[::-1], times[::-1])[::-1]
@@ -34,15 +34,15 @@ def test_padded_tensors_are_the_same_as_lists():
     for b, (x, t) in enumerate(zip(series, times, strict=True)):
         padded[b, : len(x)], stamps[b, : len(t)] = torch.from_numpy(x), t
     y = np.arange(24.0)
-    one = RFormerRegressor(**TINY).fit(series, y, times=times)
-    other = RFormerRegressor(**TINY).fit(padded, y, times=stamps, lengths=lengths)
+    one = make(RFormerRegressor, **TINY).fit(series, y, times=times)
+    other = make(RFormerRegressor, **TINY).fit(padded, y, times=stamps, lengths=lengths)
     np.testing.assert_array_equal(
         one.predict(series, times), other.predict(padded, stamps, lengths)
     )
 
 
 def test_no_series_have_no_predictions():
-    model = RFormerClassifier(**TINY).fit(walks(), np.arange(24) % 2)
+    model = make(RFormerClassifier, **TINY).fit(walks(), np.arange(24) % 2)
     assert model.predict_proba(walks(0)).shape == (0, 2)
     assert model.predict(walks(0)).shape == (0,)
 
@@ -54,11 +54,11 @@ def test_static_covariates_are_used_only_if_asked_for():
     static = np.random.default_rng(0).normal(size=(24, 2))
     static[3, 0] = np.nan
     y = np.arange(24.0)
-    without = RFormerRegressor(**TINY).fit(batch(static), y)
+    without = make(RFormerRegressor, **TINY).fit(batch(static), y)
     np.testing.assert_array_equal(
         without.predict(batch(static)), without.predict(batch(static + 100))
     )
-    model = RFormerRegressor(**TINY, static=("age",)).fit(batch(static), y)
+    model = make(RFormerRegressor, **TINY, static=("age",)).fit(batch(static), y)
     found = model.predict(batch(static))
     assert np.isfinite(found).all()
     np.testing.assert_array_equal(found, model.predict(batch(static * [1, 5])))
@@ -66,7 +66,7 @@ def test_static_covariates_are_used_only_if_asked_for():
     with pytest.raises(InputError, match="static"):
         model.predict(walks())
     with pytest.raises(InputError, match="weight"):
-        RFormerRegressor(**TINY, static=("weight",)).fit(batch(static), y)
+        make(RFormerRegressor, **TINY, static=("weight",)).fit(batch(static), y)
 
 
 def test_targets_of_ragged_windows_are_padded_to_the_longest_series():
@@ -77,20 +77,20 @@ def test_targets_of_ragged_windows_are_padded_to_the_longest_series():
     most = windows.place(batch).most
     options = {"windows": windows, "causal": True, "epochs": 2, "batch_size": 2, "d_model": 8}
     y = rng.standard_normal((6, most, 1))
-    model = RFormerRegressor(**options, n_heads=2, validation=0.3).fit(batch, y)
+    model = make(RFormerRegressor, **options, n_heads=2, validation=0.3).fit(batch, y)
     assert [len(end) for end, _ in model.predict_windows(batch)] == [2, 8, 5, 6, 4, 5]
     for wrong in (y[:, :3], np.concatenate([y, y], axis=1)):
         with pytest.raises(InputError, match="the series with most windows has 8"):
-            RFormerRegressor(**options, n_heads=2, validation=0.0).fit(batch, wrong)
+            make(RFormerRegressor, **options, n_heads=2, validation=0.0).fit(batch, wrong)
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"model": "transformer"}, {"rate_like": True}, {"observations": True}]
+    "options", [{}, {"model": "transformer"}, {"model": "tempo"}, {"observations": True}]
 )
 def test_a_series_has_its_own_draw_of_dropped_points_wherever_the_batch_is_cut(options):
     batch = make_sine(12, n_classes=12, length=200, low=10, high=30)
     rates = batch.static[:, 0] / (2 * np.pi)
-    model = RFormerRegressor(windows=4, epochs=1, d_model=8, n_heads=2, **options)
+    model = make(RFormerRegressor, windows=4, epochs=1, d_model=8, n_heads=2, **options)
     predictor = model.fit(batch, rates).predictor_
     whole = predictor.raw(batch, drop=0.5, seed=3)[0]
     inputs = predictor.encoder.encode(batch[7:9], drop=0.5, seed=3, series=np.array([7, 8]))

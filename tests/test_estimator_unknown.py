@@ -9,7 +9,7 @@ from roughformer.errors import InputError
 from roughformer.estimators import RFormerClassifier, RFormerRegressor
 from roughformer.estimators.aims import class_counts
 from roughformer.targets import ClassTargets, check_numbers, known_labels
-from small import TINY, walks
+from small import TINY, make, walks
 
 pd = pytest.importorskip("pandas")
 X = walks(30, length=17)
@@ -35,7 +35,7 @@ def test_nan_none_and_masks_say_the_same():
             for row in zip(y, known, strict=True)
         ],
     ]
-    models = [RFormerClassifier(**CAUSAL).fit(X, one) for one in marked]
+    models = [make(RFormerClassifier, **CAUSAL).fit(X, one) for one in marked]
     for model in models:
         assert model.classes_.tolist() == [0, 1]
         assert model.history_[-1]["valid_loss"] == models[0].history_[-1]["valid_loss"]
@@ -46,7 +46,7 @@ def test_the_score_on_validation_is_of_the_known_windows():
     y, known = labels()
     marked = np.where(known, y.astype(float), np.nan)
     options = CAUSAL | {"metric": "accuracy", "epochs": 4, "learning_rate": 0.02}
-    model = RFormerClassifier(**options).fit(X, marked)
+    model = make(RFormerClassifier, **options).fit(X, marked)
     held = model.validation_index_
     assert not known[held].all()
     said = np.array([p.argmax(axis=1) for _, p in model.predict_windows(X[held])])
@@ -58,7 +58,7 @@ def test_the_score_on_validation_is_of_the_known_windows():
 def test_weights_and_temperature_are_of_the_known_windows(weight):
     y, known = labels()
     marked = np.where(known, y.astype(float), np.nan)
-    model = RFormerClassifier(**CAUSAL, class_weight=weight).fit(X, marked)
+    model = make(RFormerClassifier, **CAUSAL, class_weight=weight).fit(X, marked)
     counts = np.bincount(y[known], minlength=2)
     target = ClassTargets.fit(np.array([0.0, 1.0])).numbers(marked)
     assert class_counts(target, 2).tolist() == counts.tolist()
@@ -74,7 +74,7 @@ def test_a_class_that_is_rare_among_the_known_starts_rare():
     y[:, 0] = 0
     y[0, 0] = 1
     options = CAUSAL | {"epochs": 1, "learning_rate": 1e-9, "validation": 0.0}
-    model = RFormerClassifier(**options).fit(X, y)
+    model = make(RFormerClassifier, **options).fit(X, y)
     bias = model.predictor_.model.head.map.bias
     assert float(bias.softmax(dim=0)[1].detach()) == pytest.approx(1 / 30, rel=1e-3)
 
@@ -86,7 +86,9 @@ def test_a_training_part_without_any_label_does_no_harm():
     options = CAUSAL | {"validation": 0.05, "epochs": 1}
     trained_on = set()
     for seed in range(4):
-        model = RFormerClassifier(**(options | {"random_state": seed})).fit(X, y, groups=groups)
+        model = make(RFormerClassifier, **(options | {"random_state": seed})).fit(
+            X, y, groups=groups
+        )
         assert np.isfinite(model.predict_proba(X)).all()
         trained_on.add(model.predictor_.facts["trained_on"])
     assert trained_on == {1, 29}  # with labels, and without any
@@ -106,7 +108,7 @@ def test_a_training_part_without_any_label_does_no_harm():
 )
 def test_labels_that_are_missing_where_they_must_not_be(y, causal, words):
     with pytest.raises(InputError, match=words):
-        RFormerClassifier(**(CAUSAL | {"causal": causal})).fit(X, y)
+        make(RFormerClassifier, **(CAUSAL | {"causal": causal})).fit(X, y)
 
 
 def test_class_numbers_are_negative_where_nothing_is_known():
@@ -146,7 +148,9 @@ def test_numbers_that_are_masked_none_or_na_are_nan():
 
 def test_what_is_masked_is_neither_learned_nor_validated_nor_scored():
     plain, (masked, *_) = numbers_said_otherwise()
-    found = [RFormerRegressor(**TINY).fit(X, y, validation_data=(X, y)) for y in (plain, masked)]
+    found = [
+        make(RFormerRegressor, **TINY).fit(X, y, validation_data=(X, y)) for y in (plain, masked)
+    ]
     assert found[0].predictor_.targets == found[1].predictor_.targets
     metric = [[record["valid_metric"] for record in model.history_] for model in found]
     assert metric[0] == metric[1]
@@ -163,7 +167,7 @@ def test_masked_numbers_of_windows_count_nowhere():
     masked = np.ma.MaskedArray(wide, mask=~known[..., None])
     options = CAUSAL | {"epochs": 1}
     one, other = (
-        RFormerRegressor(**options).fit(X, way) for way in (masked, masked.filled(np.nan))
+        make(RFormerRegressor, **options).fit(X, way) for way in (masked, masked.filled(np.nan))
     )
     np.testing.assert_array_equal(one.predict(X), other.predict(X))
     assert 0 < one.predictor_.targets.mean[0] < 1
@@ -172,11 +176,11 @@ def test_masked_numbers_of_windows_count_nowhere():
 def test_masked_values_of_series_are_not_observed():
     hide = np.random.default_rng(0).random(X.shape) < 0.2
     masked = np.ma.MaskedArray(np.where(hide, 1e6, X), mask=hide)
-    model = RFormerRegressor(**TINY).fit(masked, np.arange(30.0))
+    model = make(RFormerRegressor, **TINY).fit(masked, np.arange(30.0))
     gaps = np.where(hide, np.nan, X)
     np.testing.assert_array_equal(model.predict(masked), model.predict(gaps))
     rows, same = [row[0] for row in masked], [row[0] for row in gaps]
-    flat = RFormerRegressor(**TINY).fit(rows, np.arange(30.0))
+    flat = make(RFormerRegressor, **TINY).fit(rows, np.arange(30.0))
     np.testing.assert_array_equal(flat.predict(rows), flat.predict(same))
 
 
@@ -184,11 +188,11 @@ def test_na_of_pandas_is_an_unknown_label():
     y, known = labels()
     nan = np.where(known, y.astype(float), np.nan)
     frame = pd.DataFrame(nan).astype("Int64")
-    want = RFormerClassifier(**CAUSAL).fit(X, nan).predict_proba(X)
+    want = make(RFormerClassifier, **CAUSAL).fit(X, nan).predict_proba(X)
     for way in (frame, frame.to_numpy(dtype=object)):
         np.testing.assert_array_equal(
-            RFormerClassifier(**CAUSAL).fit(X, way).predict_proba(X), want
+            make(RFormerClassifier, **CAUSAL).fit(X, way).predict_proba(X), want
         )
     one = pd.Series([pd.NA, *([0, 1] * 14), 0], dtype="Int64")
     with pytest.raises(InputError, match="series 0 has no label"):
-        RFormerClassifier(**TINY).fit(X, one)
+        make(RFormerClassifier, **TINY).fit(X, one)

@@ -11,6 +11,7 @@ from roughformer.estimators import RFormerClassifier, RFormerRegressor
 from roughformer.explain import explain
 from roughformer.tokens import TokenConfig, Tokenizer
 from roughformer.tokens.config import SpectrumConfig
+from small import make
 
 TINY = {
     "windows": 4, "d_model": 16, "n_heads": 2, "spectrum": None, "clock": 0, "depth": 2,
@@ -35,7 +36,7 @@ def bumps(n, seed):
 @pytest.fixture(scope="module", params=[("local",), ("global", "local")], ids=["local", "both"])
 def trained(request):
     options = TINY | {"epochs": 20, "views": request.param}
-    return RFormerClassifier(**options).fit(*bumps(160, 1))
+    return make(RFormerClassifier, **options).fit(*bumps(160, 1))
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +45,7 @@ def causal_ragged():
     rng = np.random.default_rng(0)
     series = [rng.normal(size=(n, 2)).cumsum(axis=0) for n in rng.integers(4, 20, 24)]
     options = TINY | {"windows": rf.Windows.by_points(4), "causal": True}
-    model = RFormerClassifier(**options).fit(series, np.arange(24) % 3)
+    model = make(RFormerClassifier, **options).fit(series, np.arange(24) % 3)
     return model, series
 
 
@@ -161,7 +162,7 @@ def test_cutting_the_work_into_small_calls_changes_nothing(causal_ragged, monkey
 
 def test_the_spectrum_of_a_channel_is_hidden_with_it():
     values, y = numbers(m=1)
-    model = RFormerRegressor(**(TINY | {"spectrum": "linear"})).fit(values, y[:, 0])
+    model = make(RFormerRegressor, **(TINY | {"spectrum": "linear"})).fit(values, y[:, 0])
     before = model.explain(values[:3])
     with torch.no_grad():  # a model that does not see its tokens
         model.predictor_.model.embed.weight.zero_()
@@ -179,7 +180,7 @@ def model_point(text):
 
 def test_each_target_of_a_regression_is_explained_in_its_own_unit():
     values, y = numbers(m=2)
-    model = RFormerRegressor(**(TINY | {"uncertainty": "quantile"})).fit(values, y)
+    model = make(RFormerRegressor, **(TINY | {"uncertainty": "quantile"})).fit(values, y)
     point = model.predict(values[:4])
     for target in (0, 1):
         for b, e in enumerate(model.explain(values[:4], target=target, n_words=None)):
@@ -191,10 +192,10 @@ def test_each_target_of_a_regression_is_explained_in_its_own_unit():
         model.explain(values[:4])
 
 
-def test_rates_and_deviations_are_explained_in_units_of_the_world():
+def test_deviations_are_explained_in_units_of_the_world():
     values, y = numbers(m=1)
-    options = TINY | {"rate_like": True, "uncertainty": "gaussian", "model": "transformer"}
-    model = RFormerRegressor(**options).fit(values, np.abs(y[:, 0]) + 1)
+    options = TINY | {"uncertainty": "gaussian", "model": "transformer"}
+    model = make(RFormerRegressor, **options).fit(values, np.abs(y[:, 0]) + 1)
     point, deviation = model.predict(values[:3], return_std=True)
     for b, e in enumerate(model.explain(values[:3], n_words=None)):
         assert e.value == pytest.approx(point[b], rel=1e-4)
@@ -210,8 +211,8 @@ def rates():
     wave = np.sin(2 * np.pi * rate[:, None] * times + rng.uniform(0, 6, (48, 1)))
     values = np.stack([rng.normal(size=wave.shape), wave], axis=1)
     batch = rf.SeriesBatch.from_numpy3d(values, times, channels=("noise", "wave"))
-    options = TINY | {"rate_like": True, "epochs": 15, "learning_rate": 0.02}
-    return RFormerRegressor(**options).fit(batch, rate), batch, rate
+    options = TINY | {"model": "tempo", "epochs": 15, "learning_rate": 0.02}
+    return make(RFormerRegressor, **options).fit(batch, rate), batch, rate
 
 
 def test_a_model_of_rates_names_the_channel_that_has_the_rhythm(rates):
@@ -248,7 +249,7 @@ def test_static_covariates_are_explained_where_the_model_takes_them():
     values, _ = numbers(60)
     static = np.random.default_rng(1).normal(size=(60, 2))
     batch = rf.SeriesBatch.from_tensor(values, static=static, static_names=("age", "noise"))
-    model = RFormerRegressor(**(TINY | {"static": ("age",), "epochs": 10}))
+    model = make(RFormerRegressor, **(TINY | {"static": ("age",), "epochs": 10}))
     model.fit(batch, 30 * static[:, 0])
     found = model.explain(batch)
     change = np.array([e.static["age"] for e in found])
@@ -258,7 +259,7 @@ def test_static_covariates_are_explained_where_the_model_takes_them():
 
 def test_the_baseline_transformer_is_explained_sample_by_sample():
     values, y = numbers(m=1)
-    model = RFormerRegressor(**(TINY | {"model": "transformer"})).fit(values, y[:, 0])
+    model = make(RFormerRegressor, **(TINY | {"model": "transformer"})).fit(values, y[:, 0])
     (e,) = model.explain(values[:1], n_words=None)
     np.testing.assert_array_equal(e.window_edges, [0, *range(20)])
     assert (e.windows.shape, list(e.channels), len(e.words)) == ((20,), ["x0", "x1"], 5)
@@ -274,7 +275,7 @@ def test_the_baseline_transformer_is_explained_sample_by_sample():
 def test_words_add_up_for_every_kind_of_model(kind, options):
     values, _ = numbers()
     values[:, 1:-1][np.random.default_rng(0).random((30, 18, 2)) < 0.6] = np.nan
-    model = kind(**(TINY | options)).fit(values, np.arange(30) % 2)
+    model = make(kind, **(TINY | options)).fit(values, np.arange(30) % 2)
     found = model.explain(values[:4], n_words=None)
     for e, said in zip(found, model.predict(values[:4]), strict=True):
         if kind is RFormerClassifier:
@@ -297,7 +298,7 @@ def test_no_series_and_no_words(trained):
 
 def test_one_class_has_a_logit_only():
     values, _ = numbers()
-    (e,) = RFormerClassifier(**TINY).fit(values, np.zeros(30)).explain(values[:1])
+    (e,) = make(RFormerClassifier, **TINY).fit(values, np.zeros(30)).explain(values[:1])
     assert np.isfinite([e.value, e.baseline, *e.windows, *e.channels.values()]).all()
     assert e.prediction == "0.0 (probability 1.00)"
 
@@ -330,7 +331,7 @@ def test_wrong_wishes_are_refused_with_words(trained):
     with pytest.raises(InputError, match="fitted to the channels"):
         trained.explain(np.zeros((1, 9, 2)))
     values, y = numbers(m=1)
-    model = RFormerRegressor(**TINY).fit(values, y[:, 0])
+    model = make(RFormerRegressor, **TINY).fit(values, y[:, 0])
     for wrong in (1, -1, True, "x0"):
         with pytest.raises(InputError, match="the number of an output"):
             model.explain(values, target=wrong)
@@ -375,7 +376,7 @@ def test_words_of_the_wide_networks_and_of_the_spectrum_add_up(causal):
     y = (values[:, :, 0].mean(axis=1) > 0).astype(int)
     options = {"windows": 4, "d_model": 16, "n_heads": 2, "epochs": 3, "random_state": 0}
     for x, more in ((sparse, {"causal": causal}), (values, {"spectrum": "linear"})):
-        model = RFormerClassifier(**options, **more).fit(x, y)
+        model = make(RFormerClassifier, **options, **more).fit(x, y)
         assert bool(model.predictor_.model.wide) == (x is sparse)
         for found in model.explain(x[:4], n_words=None):
             total = sum(found.words.values())

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from roughformer.estimators import RFormerClassifier
+from small import make
 
 module = importlib.import_module("roughformer.explain")
 
@@ -25,7 +26,7 @@ def series():
 @pytest.mark.parametrize("kind", ["neural-cde", "neural-rde"])
 def test_words_add_up_where_the_answer_bends_at_every_step(series, kind, monkeypatch):
     values, times = series
-    model = RFormerClassifier(model=kind, epochs=5, random_state=0, n_jobs=1)
+    model = make(RFormerClassifier, kind, epochs=5, random_state=0, n_jobs=1)
     model.fit(values, np.arange(40) % 2, times=times)
     some = {"X": values[:4], "times": times[:4], "n_words": None}
     found = model.explain(**some)
@@ -40,7 +41,7 @@ def test_words_add_up_where_the_answer_bends_at_every_step(series, kind, monkeyp
 
 def test_a_series_that_misses_is_integrated_in_more_pieces_and_no_other(series, monkeypatch):
     values, times = series
-    model = RFormerClassifier(model="neural-cde", epochs=5, random_state=0, n_jobs=1)
+    model = make(RFormerClassifier, "neural-cde", epochs=5, random_state=0, n_jobs=1)
     model.fit(values, np.arange(40) % 2, times=times)
     asked = []
     integrals = module._Explainer._integrals

@@ -6,6 +6,7 @@ import torch
 
 import roughformer as rf
 from roughformer.model.scaling import RankScale
+from small import make
 
 
 def fitted(column):
@@ -59,7 +60,7 @@ def test_a_causal_model_with_ranks_does_not_see_later_values():
         x[rng.random(x.shape) < 0.2] = np.nan
     later = [np.where((t > 5)[:, None], x + 100, x) for x, t in zip(series, times, strict=True)]
     options = {"causal": True, "scaling": "rank", "depth": 2, "epochs": 2, "random_state": 0}
-    model = rf.RFormerClassifier(**options).fit(series, np.arange(24) % 2, times=times)
+    model = make(rf.RFormerClassifier, **options).fit(series, np.arange(24) % 2, times=times)
     pairs = zip(
         model.predict_windows(series, times), model.predict_windows(later, times), strict=True
     )

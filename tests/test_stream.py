@@ -8,6 +8,7 @@ import pytest
 import roughformer as rf
 from roughformer.stream.answers import Answers, answers_of
 from roughformer.targets import ClassTargets
+from small import make
 from stream_cases import predictor, series
 
 CASES: dict[str, dict[str, Any]] = {
@@ -334,7 +335,7 @@ def test_what_is_said_as_json():
 def test_from_a_trained_estimator_and_its_directory(tmp_path):
     batch = series(n=12, missing=0.1)
     labels = np.array(["a", "b"])[np.arange(12) % 2]
-    model = rf.RFormerClassifier(
+    model = make(rf.RFormerClassifier,
         causal=True, windows=rf.Windows.by_duration(0.5), epochs=1, d_model=8, n_heads=2,
         random_state=0, validation=0,
     )  # fmt: skip

@@ -4,7 +4,6 @@ import json
 
 import numpy as np
 import pytest
-from pydantic import ValidationError
 
 import roughformer as rf
 from roughformer.errors import InputError
@@ -45,11 +44,14 @@ def test_windows_that_fit_only_some_series_cannot_be_stored():
         ({"lags": (0.0,)}, "lags are positive"),
         ({"views": ("local", "local")}, "views must be"),
         ({"spectrum": {"low": 2.0, "high": 1.0}}, "low must be below its high"),
-        ({"depths": 3}, "Extra inputs"),
+        (
+            {"depths": 3},
+            "TokenConfig has no option 'depths'; did you mean 'depth'\\? It has windows",
+        ),
     ],
 )
 def test_options_that_make_no_sense_are_refused(options, words):
-    with pytest.raises(ValidationError, match=words):
+    with pytest.raises(InputError, match=words):
         TokenConfig(**options)
 
 

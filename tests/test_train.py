@@ -21,6 +21,7 @@ from roughformer.train.metrics import better, classification_scores, regression_
 from roughformer.train.schedule import rate_factor
 from roughformer.train.source import join
 from roughformer.train.split import fold_validation, split_validation
+from small import make
 
 TINY = {
     "windows": 5, "d_model": 8, "n_heads": 2, "epochs": 4, "batch_size": 8, "random_state": 3,
@@ -43,8 +44,8 @@ def same(a, b):
 @pytest.mark.parametrize("drop", [0.0, (0.1, 0.6)])
 def test_the_same_seed_gives_the_same_weights_and_another_seed_does_not(drop):
     batch = data()
-    one, two = (RFormerClassifier(**TINY, drop=drop).fit(batch) for _ in range(2))
-    other = RFormerClassifier(**(TINY | {"random_state": 4}), drop=drop).fit(batch)
+    one, two = (make(RFormerClassifier, **TINY, drop=drop).fit(batch) for _ in range(2))
+    other = make(RFormerClassifier, **(TINY | {"random_state": 4}), drop=drop).fit(batch)
     assert same(weights(one), weights(two))
     assert not same(weights(one), weights(other))
 
@@ -52,7 +53,7 @@ def test_the_same_seed_gives_the_same_weights_and_another_seed_does_not(drop):
 def test_training_leaves_the_users_random_numbers_alone():
     torch.manual_seed(5)
     before = torch.get_rng_state()
-    RFormerClassifier(**TINY).fit(data())
+    make(RFormerClassifier, **TINY).fit(data())
     assert torch.equal(before, torch.get_rng_state())
 
 
@@ -66,7 +67,7 @@ def test_a_stopped_training_resumes_bit_for_bit(tmp_path, monkeypatch, drop, aft
     from roughformer.train import loop
 
     batch = data()
-    whole = RFormerClassifier(**TINY, drop=drop).fit(batch)
+    whole = make(RFormerClassifier, **TINY, drop=drop).fit(batch)
     saves = []
     real = loop.save_state
 
@@ -80,13 +81,13 @@ def test_a_stopped_training_resumes_bit_for_bit(tmp_path, monkeypatch, drop, aft
     monkeypatch.setattr(loop.TrainConfig.model_fields["save_seconds"], "default", 0.0)
     loop.TrainConfig.model_rebuild(force=True)
     try:
-        broken = RFormerClassifier(**TINY, drop=drop, run_dir=tmp_path)
+        broken = make(RFormerClassifier, **TINY, drop=drop, run_dir=tmp_path)
         with pytest.raises(Stop):
             broken.fit(batch)
     finally:
         monkeypatch.undo()
         loop.TrainConfig.model_rebuild(force=True)
-    resumed = RFormerClassifier(**TINY, drop=drop, run_dir=tmp_path, resume=True).fit(batch)
+    resumed = make(RFormerClassifier, **TINY, drop=drop, run_dir=tmp_path, resume=True).fit(batch)
     assert same(weights(whole), weights(resumed))
     assert whole.predictor_.calibration == resumed.predictor_.calibration
     losses = [[r["train_loss"] for r in m.history_] for m in (whole, resumed)]
@@ -100,7 +101,8 @@ from roughformer.estimators import RFormerClassifier
 from roughformer.io import make_sine
 batch = make_sine(40, n_classes=3, length=40, seed=1)
 tiny = {tiny}
-RFormerClassifier(**tiny, drop=0.3, run_dir=sys.argv[1], resume=True).fit(batch)
+options = dict(drop=0.3, run_dir=sys.argv[1], resume=True)
+RFormerClassifier.from_preset("default", **tiny, **options).fit(batch)
 print("done")
 """
 
@@ -147,35 +149,35 @@ def test_a_training_killed_at_random_times_ends_with_the_same_weights(tmp_path):
 
 
 def test_resuming_with_other_data_or_options_is_refused(tmp_path):
-    RFormerClassifier(**TINY, run_dir=tmp_path).fit(data())
+    make(RFormerClassifier, **TINY, run_dir=tmp_path).fit(data())
     with pytest.raises(CheckpointError, match="other data or another configuration"):
-        RFormerClassifier(**TINY, run_dir=tmp_path, resume=True).fit(data(41))
+        make(RFormerClassifier, **TINY, run_dir=tmp_path, resume=True).fit(data(41))
     with pytest.raises(CheckpointError, match="other data or another configuration"):
-        RFormerClassifier(**(TINY | {"epochs": 5}), run_dir=tmp_path, resume=True).fit(data())
+        make(RFormerClassifier, **(TINY | {"epochs": 5}), run_dir=tmp_path, resume=True).fit(data())
 
 
 def test_resume_needs_a_directory_and_starts_anew_in_an_empty_one(tmp_path):
     with pytest.raises(InputError, match="run_dir"):
-        RFormerClassifier(**TINY, resume=True).fit(data())
-    RFormerClassifier(**TINY, run_dir=tmp_path, resume=True).fit(data())
+        make(RFormerClassifier, **TINY, resume=True).fit(data())
+    make(RFormerClassifier, **TINY, run_dir=tmp_path, resume=True).fit(data())
 
 
 def test_a_finished_run_resumes_to_the_same_model_without_training(tmp_path):
-    first = RFormerClassifier(**TINY, run_dir=tmp_path).fit(data())
-    again = RFormerClassifier(**TINY, run_dir=tmp_path, resume=True).fit(data())
+    first = make(RFormerClassifier, **TINY, run_dir=tmp_path).fit(data())
+    again = make(RFormerClassifier, **TINY, run_dir=tmp_path, resume=True).fit(data())
     assert same(weights(first), weights(again))
     assert len(again.history_) == 4
 
 
 def test_the_log_is_json_lines_and_tensorboard_writes_beside_it(tmp_path):
-    RFormerClassifier(**TINY, run_dir=tmp_path, tensorboard=True).fit(data())
+    make(RFormerClassifier, **TINY, run_dir=tmp_path, tensorboard=True).fit(data())
     lines = (tmp_path / "log.jsonl").read_text().splitlines()
     assert [json.loads(line)["epoch"] for line in lines] == [1, 2, 3, 4]
     assert list((tmp_path / "tensorboard").iterdir())
 
 
 def test_the_best_weights_are_kept():
-    model = RFormerClassifier(**(TINY | {"epochs": 12, "learning_rate": 0.05})).fit(data())
+    model = make(RFormerClassifier, **(TINY | {"epochs": 12, "learning_rate": 0.05})).fit(data())
     best = min(r["valid_metric"] for r in model.history_)
     assert best <= model.history_[-1]["valid_metric"]
     held = model.predictor_
@@ -183,17 +185,19 @@ def test_the_best_weights_are_kept():
 
 
 def test_patience_ends_training_early():
-    model = RFormerClassifier(**(TINY | {"epochs": 50, "patience": 1, "learning_rate": 1.0}))
+    model = make(RFormerClassifier, **(TINY | {"epochs": 50, "patience": 1, "learning_rate": 1.0}))
     assert len(model.fit(data()).history_) < 50
 
 
 def test_a_budget_of_time_ends_training():
-    model = RFormerClassifier(**(TINY | {"epochs": 100_000, "patience": None}), max_seconds=0.5)
+    model = make(
+        RFormerClassifier, **(TINY | {"epochs": 100_000, "patience": None}), max_seconds=0.5
+    )
     assert 1 <= len(model.fit(data()).history_) < 100_000
 
 
 def test_progress_is_plain_lines_when_not_a_terminal(capsys):
-    RFormerClassifier(**TINY, verbose=1).fit(data())
+    make(RFormerClassifier, **TINY, verbose=1).fit(data())
     error = capsys.readouterr().err
     assert "epoch 4/4" in error
     assert "log_loss" in error
@@ -202,9 +206,9 @@ def test_progress_is_plain_lines_when_not_a_terminal(capsys):
 
 
 def test_bfloat16_is_accepted_and_float32_after_it():
-    half = RFormerClassifier(**TINY, precision="bfloat16").fit(data())
+    half = make(RFormerClassifier, **TINY, precision="bfloat16").fit(data())
     assert np.isfinite(half.predict_proba(data())).all()
-    RFormerClassifier(**TINY).fit(data())
+    make(RFormerClassifier, **TINY).fit(data())
 
 
 @pytest.mark.parametrize("device", ["cuda", "mps"])
@@ -213,13 +217,19 @@ def test_a_device_that_is_not_there_is_refused(device):
     if available[device]:
         pytest.skip(f"{device} is here")
     with pytest.raises(InputError, match=f"device='{device}'"):
-        RFormerClassifier(**TINY, device=device).fit(data())
+        make(RFormerClassifier, **TINY, device=device).fit(data())
 
 
 def test_a_diverging_training_says_so():
     with pytest.raises(InputError, match="lower the learning rate"):
-        RFormerRegressor(
-            windows=5, d_model=8, n_heads=2, epochs=5, learning_rate=1e30, spectrum=None
+        make(
+            RFormerRegressor,
+            windows=5,
+            d_model=8,
+            n_heads=2,
+            epochs=5,
+            learning_rate=1e30,
+            spectrum=None,
         ).fit(data(), np.arange(40.0))
 
 
@@ -230,14 +240,14 @@ def test_every_augmentation_trains_and_is_repeatable(options):
     from roughformer import SeriesBatch
 
     wide = SeriesBatch(batch.times, two, batch.offsets, labels=batch.labels)
-    first, again = (RFormerClassifier(**TINY, **options).fit(wide) for _ in range(2))
+    first, again = (make(RFormerClassifier, **TINY, **options).fit(wide) for _ in range(2))
     assert same(weights(first), weights(again))
-    plain = RFormerClassifier(**TINY).fit(wide)
+    plain = make(RFormerClassifier, **TINY).fit(wide)
     assert not same(weights(first), weights(plain))
 
 
 def test_a_few_draws_are_made_once():
-    model = RFormerClassifier(**TINY, drop=(0.0, 0.5), draws=2).fit(data())
+    model = make(RFormerClassifier, **TINY, drop=(0.0, 0.5), draws=2).fit(data())
     later = [r["encode_seconds"] for r in model.history_[1:]]
     assert later == [0.0] * len(later)
 
@@ -346,7 +356,7 @@ def test_joined_inputs_of_other_lengths_are_padded_and_masked():
 
 def test_a_committee_answers_with_the_mean_of_its_members_and_survives_a_disk(tmp_path):
     batch = data()
-    model = RFormerClassifier(**TINY, members=3, run_dir=tmp_path / "run").fit(batch)
+    model = make(RFormerClassifier, **TINY, members=3, run_dir=tmp_path / "run").fit(batch)
     committee = model.predictor_.model
     assert len(committee.members) == 3
     inputs = model.predictor_.encoder.encode(batch)
@@ -360,7 +370,7 @@ def test_a_committee_answers_with_the_mean_of_its_members_and_survives_a_disk(tm
     again = RFormerClassifier.load(tmp_path / "run" / "model")
     assert np.array_equal(again.predict_proba(batch), model.predict_proba(batch))
     assert model.explain(batch[:1])[0].windows.shape == (5,)
-    resumed = RFormerClassifier(**TINY, members=3, run_dir=tmp_path / "run", resume=True)
+    resumed = make(RFormerClassifier, **TINY, members=3, run_dir=tmp_path / "run", resume=True)
     assert same(weights(resumed.fit(batch)), weights(model))
 
 
@@ -379,5 +389,5 @@ def test_every_series_validates_one_member_and_groups_stay_together():
 def test_numbers_of_a_committee_are_means(uncertainty):
     batch, y = data(), np.arange(40.0)
     options = {k: v for k, v in TINY.items() if k != "epochs"} | {"epochs": 1}
-    model = RFormerRegressor(**options, members=2, uncertainty=uncertainty).fit(batch, y)
+    model = make(RFormerRegressor, **options, members=2, uncertainty=uncertainty).fit(batch, y)
     assert np.isfinite(model.predict(batch)).all()

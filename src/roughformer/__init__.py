@@ -13,11 +13,25 @@ if TYPE_CHECKING:
     from roughformer.errors import EngineWarning as EngineWarning
     from roughformer.errors import InputError as InputError
     from roughformer.errors import MissingDataError as MissingDataError
+    from roughformer.estimators import GRUClassifier as GRUClassifier
+    from roughformer.estimators import GRURegressor as GRURegressor
+    from roughformer.estimators import ModelConfig as ModelConfig
+    from roughformer.estimators import NeuralCDEClassifier as NeuralCDEClassifier
+    from roughformer.estimators import NeuralCDERegressor as NeuralCDERegressor
+    from roughformer.estimators import NeuralRDEClassifier as NeuralRDEClassifier
+    from roughformer.estimators import NeuralRDERegressor as NeuralRDERegressor
+    from roughformer.estimators import ODERNNClassifier as ODERNNClassifier
+    from roughformer.estimators import ODERNNRegressor as ODERNNRegressor
+    from roughformer.estimators import RateRegressor as RateRegressor
     from roughformer.estimators import RFormerClassifier as RFormerClassifier
     from roughformer.estimators import RFormerRegressor as RFormerRegressor
     from roughformer.estimators import RocketClassifier as RocketClassifier
     from roughformer.estimators import RocketRegressor as RocketRegressor
     from roughformer.estimators import SignatureTransformer as SignatureTransformer
+    from roughformer.estimators import StateSpaceClassifier as StateSpaceClassifier
+    from roughformer.estimators import StateSpaceRegressor as StateSpaceRegressor
+    from roughformer.estimators import TransformerClassifier as TransformerClassifier
+    from roughformer.estimators import TransformerRegressor as TransformerRegressor
     from roughformer.explain import Explanation as Explanation
     from roughformer.lifts import Basepoint as Basepoint
     from roughformer.lifts import Clock as Clock
@@ -49,6 +63,7 @@ if TYPE_CHECKING:
     from roughformer.tokens import SpectrumConfig as SpectrumConfig
     from roughformer.tokens import TokenConfig as TokenConfig
     from roughformer.tokens import Tokenizer as Tokenizer
+    from roughformer.train import TrainConfig as TrainConfig
     from roughformer.windows import Windows as Windows
 
 __version__ = "0.1.0"
@@ -56,7 +71,11 @@ __version__ = "0.1.0"
 _HOME = {
     "errors": "CapacityError CheckpointError EngineWarning InputError MissingDataError",
     "estimators": (
-        "RFormerClassifier RFormerRegressor RocketClassifier RocketRegressor SignatureTransformer"
+        "GRUClassifier GRURegressor ModelConfig NeuralCDEClassifier NeuralCDERegressor "
+        "NeuralRDEClassifier NeuralRDERegressor ODERNNClassifier ODERNNRegressor "
+        "RFormerClassifier RFormerRegressor RateRegressor RocketClassifier RocketRegressor "
+        "SignatureTransformer StateSpaceClassifier StateSpaceRegressor TransformerClassifier "
+        "TransformerRegressor"
     ),
     "explain": "Explanation",
     "lifts": "Basepoint Clock Counts Lag Time",
@@ -73,6 +92,7 @@ _HOME = {
     "signatures.running": "RunningSignatures",
     "stream": "Stream StreamBatch",
     "tokens": "SpectrumConfig TokenConfig Tokenizer",
+    "train": "TrainConfig",
     "windows": "Windows",
 }
 _MODULE_OF = {name: home for home, names in _HOME.items() for name in names.split()}

@@ -109,7 +109,8 @@ class RFormerAeonRegressor(BaseRegressor):  # type: ignore[misc]
 
 # What aeon's checks train, some fifty times.
 _TINY: dict[str, Any] = {
-    "windows": 3, "depth": 1, "clock": 0, "spectrum": None, "d_model": 8, "n_heads": 2, "epochs": 1,
+    "windows": 3, "depth": 1, "epochs": 1, "tokens": {"clock": 0, "spectrum": None},
+    "model": {"d_model": 8, "n_heads": 2},
 }  # fmt: skip
 
 

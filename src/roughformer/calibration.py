@@ -8,9 +8,14 @@ from torch.nn import functional as F
 __all__ = ["fit_deviation_factor", "fit_temperature"]
 
 
-def fit_temperature(logits: Tensor, labels: Tensor, weight: Tensor | None = None) -> float:
+def fit_temperature(
+    logits: Tensor,
+    labels: Tensor,
+    weight: Tensor | None = None,
+    sample_weight: Tensor | None = None,
+) -> float:
     """T > 0 that minimises the cross entropy of softmax(logits / T); ``(N, K)``, ``(N,)``,
-    ``weight (K,)`` of the classes.
+    ``weight (K,)`` of the classes, ``sample_weight (N,)``.
 
     As in Platt's scaling the target is not certainty but (N + 1) / (N + K) for the label and
     1 / (N + K) for each other class: N series that are all predicted right do not prove that none
@@ -19,6 +24,7 @@ def fit_temperature(logits: Tensor, labels: Tensor, weight: Tensor | None = None
     """
     known = labels >= 0
     logits, labels = logits[known].double(), labels[known]
+    each = None if sample_weight is None else sample_weight[known].double()
     if len(labels) == 0 or logits.shape[1] < 2:
         return 1.0
 
@@ -27,7 +33,11 @@ def fit_temperature(logits: Tensor, labels: Tensor, weight: Tensor | None = None
 
     def loss(log_t: float) -> float:
         scaled = logits / math.exp(log_t)
-        return float(F.cross_entropy(scaled, labels, weight, label_smoothing=k / (n + k)))
+        smooth = k / (n + k)
+        if each is None:
+            return float(F.cross_entropy(scaled, labels, weight, label_smoothing=smooth))
+        losses = F.cross_entropy(scaled, labels, weight, label_smoothing=smooth, reduction="none")
+        return float((losses * each).sum())
 
     low, high = -4.0, 4.0
     golden = (math.sqrt(5) - 1) / 2
@@ -45,13 +55,22 @@ def fit_temperature(logits: Tensor, labels: Tensor, weight: Tensor | None = None
     return math.exp((low + high) / 2)
 
 
-def fit_deviation_factor(point: Tensor, deviation: Tensor, target: Tensor) -> float:
+def fit_deviation_factor(
+    point: Tensor, deviation: Tensor, target: Tensor, sample_weight: Tensor | None = None
+) -> float:
     """The factor on standard deviations under which the validation part is most likely.
 
-    sqrt(mean of ((y - μ) / σ)²), NaN targets left out; 1 without data.
+    sqrt(mean of ((y - μ) / σ)²), NaN targets left out, weighted by ``sample_weight (N,)``; 1
+    without data.
     """
     known = ~target.isnan()
     z = ((target - point) / deviation)[known]
     if len(z) == 0:
         return 1.0
-    return float(z.double().square().mean().sqrt().clamp(1e-3, 1e3))
+    square = z.double().square()
+    if sample_weight is None:
+        mean = square.mean()
+    else:
+        share = sample_weight.double().unsqueeze(-1).expand(target.shape)[known]
+        mean = (square * share).sum() / share.sum()
+    return float(mean.sqrt().clamp(1e-3, 1e3))

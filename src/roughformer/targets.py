@@ -17,6 +17,7 @@ __all__ = [
     "check_all_known",
     "check_numbers",
     "check_rates",
+    "check_weights",
     "known_labels",
     "share_equal",
 ]
@@ -147,7 +148,7 @@ def _with_masks(y: Any) -> Any:
 def _mask(y: Any) -> npt.NDArray[np.bool_]:
     """What a masked array masks; nothing of another."""
     if not isinstance(y, np.ma.MaskedArray):
-        return np.zeros(np.shape(y), dtype=bool)
+        return np.zeros(np.asarray(y).shape, dtype=bool)
     return np.broadcast_to(np.asarray(y.mask, dtype=bool), y.shape)
 
 
@@ -201,6 +202,21 @@ def check_rates(y: Array) -> None:
     """Rates are positive, or NaN where not known."""
     if not (y[~np.isnan(y)] > 0).all():
         raise InputError("rate-like targets must be positive: they are scaled with time")
+
+
+def check_weights(sample_weight: Any, n: int) -> Tensor:
+    """Weights of the series as float32 ``(n,)``; those above 0 have the mean 1."""
+    try:
+        array = np.asarray(sample_weight, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError("sample_weight must be numbers, one for each series") from None
+    if array.shape != (n,):
+        raise InputError(f"sample_weight must have shape ({n},), got {array.shape}")
+    if not (np.isfinite(array) & (array >= 0)).all() or not array.any():
+        raise InputError(
+            "sample_weight must be finite and not negative, and some weight must be above zero"
+        )
+    return torch.from_numpy(array / array[array > 0].mean()).float()
 
 
 def check_numbers(y: Any, n: int) -> tuple[Array, bool]:

@@ -15,7 +15,7 @@ import torch
 
 from roughformer import SeriesBatch
 from roughformer.errors import InputError
-from roughformer.estimators import RFormerClassifier, RFormerRegressor
+from roughformer.estimators import GRUClassifier, RateRegressor, RFormerClassifier, RFormerRegressor
 from roughformer.train import loop, source
 from roughformer.train.team import current_team
 
@@ -49,12 +49,19 @@ def numbers(n=36, seed=0):
     return found
 
 
-def _classify(run, **options):
-    return RFormerClassifier(**(TINY | options), run_dir=run).fit(series(), classes())
+def stop_after_two(record):
+    """A callback, which only the first process may call."""
+    assert os.environ.get("RANK", "0") == "0"
+    return record["epoch"] == 2
+
+
+def _classify(run, sample_weight=None, **options):
+    model = RFormerClassifier.from_preset("default", **(TINY | options), run_dir=run)
+    return model.fit(series(), classes(), sample_weight=sample_weight)
 
 
 def _regress(run, y, **options):
-    return RFormerRegressor(**(TINY | options), run_dir=run).fit(series(), y)
+    return RFormerRegressor.from_preset("default", **(TINY | options), run_dir=run).fit(series(), y)
 
 
 # 29 series are trained on, in batches of 7: the last one has a single series, so that one of two
@@ -68,17 +75,21 @@ CASES = {
     "causal": lambda run: _classify(
         run, causal=True, windows={"points": 4}, class_weight="balanced"
     ),
+    "weights": lambda run: _classify(
+        run, sample_weight=1.0 + np.arange(len(classes())) % 5, class_weight="balanced"
+    ),
+    "ended by a callback": lambda run: _classify(run, epochs=4, callbacks=[stop_after_two]),
     "numbers": lambda run: _regress(run, numbers(), uncertainty="gaussian"),
     "copies and members": lambda run: _regress(
         run, numbers(), drop=(0.0, 0.6), draws=2, members=2, validation=0.3
     ),
-    "rates": lambda run: RFormerRegressor(
-        model="tempo", rate_like=True, epochs=2, batch_size=7, random_state=0, n_jobs=1,
-        warp=0.2, dropout=0.0, model_options={"channel_dropout": 0.0, "window_dropout": 0.0},
+    "rates": lambda run: RateRegressor(
+        epochs=2, batch_size=7, random_state=0, n_jobs=1, training={"warp": 0.2},
+        model={"dropout": 0.0, "channel_dropout": 0.0, "window_dropout": 0.0},
         device="cpu", run_dir=run,
     ).fit(series(), np.abs(numbers(seed=5)[:, :1]) + 0.2),
-    "gru": lambda run: RFormerClassifier(
-        model="gru", d_model=8, epochs=2, batch_size=7, random_state=3, n_jobs=1, dropout=0.0,
+    "gru": lambda run: GRUClassifier(
+        model={"d_model": 8, "dropout": 0.0}, epochs=2, batch_size=7, random_state=3, n_jobs=1,
         drop=0.3, device="cpu", run_dir=run,
     ).fit(series(), classes()),
 }  # fmt: skip
@@ -175,7 +186,7 @@ def main(where):
     )
     found["one failed"] = refusal(lambda: _failing_in_one(1))
     found["other data"] = refusal(
-        lambda: RFormerClassifier(**TINY).fit(series(seed=rank), classes())
+        lambda: RFormerClassifier.from_preset("default", **TINY).fit(series(seed=rank), classes())
     )
     found["budget"] = len(_classify(None, epochs=10**6, max_seconds=1.0, patience=None).history_)
     found["no seed"] = report(_classify(None, random_state=None))

@@ -15,7 +15,7 @@ from roughformer.io import make_sine
 
 EPOCHS, STEPS = 24, 5  # 33 of 42 series are trained on, in batches of 7
 OPTIONS = (
-    "--windows", "4", "--epochs", EPOCHS, "--patience", EPOCHS, "--batch-size", "7",
+    "--windows", "4", "--epochs", EPOCHS, "--set", f"patience={EPOCHS}", "--batch-size", "7",
     "--drop", "0,0.5", "--threads", "1", "--device", "cpu", "--no-plots", "--quiet",
     "--set", "d_model=8", "--set", "n_heads=2", "--set", "dropout=0",
 )  # fmt: skip

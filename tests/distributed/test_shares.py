@@ -6,7 +6,7 @@ from distributed_cases import classes, series
 
 from roughformer.estimators.automatic import token_config
 from roughformer.tokens import Tokenizer
-from roughformer.train.config import Augmentation, TrainConfig
+from roughformer.train.config import TrainConfig
 from roughformer.train.feed import BatchSource, share_of, shares
 from roughformer.train.source import Source
 from roughformer.train.step import Lesson
@@ -28,7 +28,7 @@ def source(n=23, size=5, **changes):
         "spectrum": None, "static": (), "context": None, "transform": "signature",
     }  # fmt: skip
     encoder = Tokenizer.fit(token_config(batch, options, False), batch)
-    config = TrainConfig(batch_size=size, seed=7, augment=Augmentation(**changes))
+    config = TrainConfig(batch_size=size, seed=7, **changes)
     target = torch.from_numpy(classes(n))
     made: BatchSource = Source(encoder, batch, target, config, threads=1)
     return made

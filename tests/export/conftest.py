@@ -9,6 +9,7 @@ from export_models import series
 
 import roughformer as rf
 from command import succeeds
+from small import make
 
 SMALL = {
     "d_model": 8,
@@ -47,7 +48,7 @@ def causal(tmp_path_factory):
     """A causal classifier with covariates, as a graph and as a step, checked on its series."""
     folder = tmp_path_factory.mktemp("causal")
     batch = series(24, 16, seed=7, shortest=4)
-    model = rf.RFormerClassifier(
+    model = make(rf.RFormerClassifier,
         causal=True, windows=rf.Windows.by_duration(1.7), depth=1, clock=0, context=3,
         observations=True, basepoint=False, static=("age", "kind"), **SMALL,
     )  # fmt: skip
@@ -60,9 +61,9 @@ def causal(tmp_path_factory):
 def lifted(tmp_path_factory):
     """A model of numbers that looks at series as a whole, with nearly everything in its tokens."""
     batch = series(24, 16, seed=8, shortest=4)
-    model = rf.RFormerRegressor(
-        windows=rf.Windows.by_points(3), depth=2, logsignature=True, lags=(0.7,), basepoint=True,
-        clock=1, spectrum={"count": 8}, scaling="rank", wide=4,
+    model = make(rf.RFormerRegressor,
+        windows=rf.Windows.by_points(3), depth=2, transform="logsignature", lags=(0.7,),
+        basepoint=True, clock=1, spectrum={"count": 8}, scaling="rank", wide=4,
         uncertainty="quantile", **SMALL,
     )  # fmt: skip
     model.fit(batch, np.linspace(50.0, 90.0, 24))

@@ -207,7 +207,7 @@ def test_the_model_itself_stays_as_it_is():
 def test_models_that_cannot_be_exported_are_refused_with_those_that_can():
     values, times = [np.zeros((4, 1))] * 4, [np.arange(4.0)] * 4
     batch = rf.SeriesBatch.from_arrays(values, times)
-    gru = rf.RFormerClassifier(model="gru", epochs=1, d_model=4, random_state=0, n_jobs=1)
+    gru = rf.GRUClassifier(model={"d_model": 4}, epochs=1, random_state=0, n_jobs=1)
     gru.fit(batch, np.array([0, 1, 0, 1]))
     with pytest.raises(InputError, match=r"GRU cannot be exported.*RFormer.*Transformer can"):
         Graph(gru.predictor_)

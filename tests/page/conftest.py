@@ -15,6 +15,7 @@ from roughformer.alarms import Alarm
 from roughformer.io import make_pulse
 from roughformer.serve.demo_model import DEMO_EVERY, DEMO_SPAN, train_demo_model
 from roughformer.serve.streams import StreamOptions
+from small import make
 
 CHROMIUM = Path("/usr/bin/chromium")
 
@@ -39,7 +40,7 @@ def rates(rate_model):
 def classes():
     """A causal model that tells slow from fast hearts at the end of every two seconds."""
     pulses = make_pulse(40, 12.0, seed=3, disturbed=0.0)
-    model = rf.RFormerClassifier(
+    model = make(rf.RFormerClassifier,
         windows=rf.Windows.by_duration(2.0), depth=2, clock=0, spectrum=None, d_model=8, n_heads=2,
         epochs=2, causal=True, random_state=0, n_jobs=1,
     )  # fmt: skip

@@ -15,6 +15,7 @@ from wards import CHANNELS, WELL, recording
 
 from roughformer.serve.limits import Limits
 from roughformer.serve.streams import StreamOptions
+from small import make
 
 
 @pytest.fixture(scope="session")
@@ -23,7 +24,7 @@ def model(tmp_path_factory):
     batch = rf.SeriesBatch.from_arrays(
         [x for _, x in series], [t for t, _ in series], channels=CHANNELS
     )
-    estimator = rf.RFormerClassifier(
+    estimator = make(rf.RFormerClassifier,
         windows=rf.Windows.by_duration(2.0), depth=2, clock=0, spectrum=None, d_model=8, n_heads=2,
         epochs=2, learning_rate=0.05, random_state=0, n_jobs=1, causal=True, calibrate=False,
     )  # fmt: skip

@@ -11,6 +11,7 @@ from websockets.exceptions import ConnectionClosed
 
 from roughformer.serve.limits import Limits
 from roughformer.serve.streams import StreamOptions
+from small import make
 
 GOOD = {"times": [0.0, 1.0], "values": [[1, 2], [None, 3]]}
 HEAD = b"POST /v1/predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -229,7 +230,7 @@ def test_a_model_that_is_not_causal_has_streams_over_a_span_only(model):
     import roughformer as rf
 
     options = {"windows": 4, "depth": 1, "clock": 0, "spectrum": None, "d_model": 8, "n_heads": 2}
-    plain = rf.RFormerRegressor(**options, epochs=1, random_state=0, n_jobs=1)
+    plain = make(rf.RFormerRegressor, **options, epochs=1, random_state=0, n_jobs=1)
     plain.fit(model.batch, np.arange(24.0))
     with running(plain.predictor_) as server:
         refused = server.http.post("/v1/streams", json={})

@@ -13,6 +13,7 @@ from test_stored import made_up, written
 
 import roughformer as rf
 from roughformer.store.making import making_process
+from small import make
 
 SMALL = {
     "d_model": 8, "n_heads": 2, "n_layers": 1, "epochs": 3, "dropout": 0.0, "random_state": 0,
@@ -42,7 +43,7 @@ def curve(model):
 
 
 def fitted(x, **options):
-    return rf.RFormerClassifier(**(SMALL | options)).fit(x)
+    return make(rf.RFormerClassifier, **(SMALL | options)).fit(x)
 
 
 def test_one_batch_is_that_of_training_in_memory(stores, batch, tokenizer):
@@ -74,7 +75,7 @@ def test_each_process_reads_its_part_of_the_store(tmp_path, batch, tokenizer, ch
     import torch
 
     from roughformer.store.shelf import Shelf
-    from roughformer.train.config import Augmentation, TrainConfig
+    from roughformer.train.config import TrainConfig
     from roughformer.train.stored_source import StoredSource
 
     read: list[int] = []
@@ -85,7 +86,7 @@ def test_each_process_reads_its_part_of_the_store(tmp_path, batch, tokenizer, ch
         return usual(shelf, group, **options)
 
     stored = written(tmp_path, batch, tokenizer, holds=("series",), shards=1, block=2)
-    config = TrainConfig(batch_size=16, augment=Augmentation(**changes))
+    config = TrainConfig(batch_size=16, **changes)
     source = StoredSource(tokenizer, stored, torch.arange(120), config, threads=1)
     source.sample(1)
     list(source.epoch(0))  # measures the scale of the channels, too
@@ -118,25 +119,25 @@ def test_a_training_goes_on_where_it_stopped(stores, tmp_path):
         if record["epoch"] == 2:
             raise Enough
 
-    begun = rf.RFormerClassifier(**(SMALL | {"drop": 0.3}), run_dir=tmp_path)
-    begun.after_epoch = stop
+    begun = make(rf.RFormerClassifier, **(SMALL | {"drop": 0.3}), run_dir=tmp_path)
+    begun.set_params(training__callbacks=[stop])
     with pytest.raises(Enough):
         begun.fit(stores["both"])
-    resumed = rf.RFormerClassifier(**(SMALL | {"drop": 0.3}), run_dir=tmp_path, resume=True)
+    resumed = make(rf.RFormerClassifier, **(SMALL | {"drop": 0.3}), run_dir=tmp_path, resume=True)
     assert curve(resumed.fit(stores["both"])) == curve(whole)
 
 
 def test_regression_and_a_baseline_read_stores_too(stores):
-    model = rf.RFormerRegressor(**(SMALL | {"epochs": 1})).fit(stores["both"])
+    model = make(rf.RFormerRegressor, **(SMALL | {"epochs": 1})).fit(stores["both"])
     assert len(model.history_) == 1
     assert len(fitted(stores["series"], model="gru", epochs=1).history_) == 1
 
 
 def test_validation_data_may_be_a_store(stores, batch):
     part = stores["both"].part(np.arange(20))
-    model = rf.RFormerClassifier(**SMALL)
+    model = make(rf.RFormerClassifier, **SMALL)
     model.fit(stores["both"].part(np.arange(20, 120)), validation_data=(part, None))
-    in_memory = rf.RFormerClassifier(**SMALL)
+    in_memory = make(rf.RFormerClassifier, **SMALL)
     in_memory.fit(
         stores["both"].part(np.arange(20, 120)), validation_data=(batch[:20], batch.labels[:20])
     )
@@ -202,7 +203,7 @@ def test_processes_that_read_do_not_outlive_their_training(stores, tmp_path, num
         ("tokens", {"model": "gru"}, "'gru' reads the samples, and the store"),
         ("series", {"drop": 0.5, "draws": 2}, "draws keeps copies of all series in memory"),
         ("series", {"members": 2}, "a store has 1"),
-        ("series", {"readers": -1}, "readers must be a whole number >= 0"),
+        ("series", {"readers": -1}, "readers: Input should be greater than or equal to 0, got -1"),
     ],
 )
 def test_what_a_store_cannot_give_is_said(stores, kind, options, words):

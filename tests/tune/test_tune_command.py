@@ -14,6 +14,7 @@ import pytest
 from tuning import TINY, TINY_SPACE
 
 from command import fails, succeeds
+from roughformer.estimators import RFormerClassifier
 from roughformer.io import make_sine
 
 
@@ -77,7 +78,9 @@ def test_the_winner_is_the_model_of_its_trial_and_is_tested_once(files):
 
 def test_best_toml_trains_the_same_model(files, tmp_path):
     best = files / "a" / "best.toml"
-    settings = tomllib.loads(best.read_text())
+    read_back = tomllib.loads(best.read_text())
+    read_back.pop("data")
+    settings = RFormerClassifier.settings(read_back)
     for name, value in read(files / "a" / "tune.json")["parameters"].items():
         assert settings[name] == value
     succeeds("train", files / "x.parquet", "--config", best, "--out", tmp_path / "run",
@@ -134,8 +137,8 @@ def test_trials_at_a_time_and_the_default_space(files):
     summary = read(files / "wide" / "tune.json")
     assert summary["metric"] == "accuracy"
     assert summary["trials"]["failed"] == 0
-    assert not {"d_model", "windows", "depth"} & set(summary["parameters"])
-    assert {"learning_rate", "views", "n_layers"} <= set(summary["parameters"])
+    assert not {"model__d_model", "windows", "depth"} & set(summary["parameters"])
+    assert {"learning_rate", "views", "model__n_layers"} <= set(summary["parameters"])
 
 
 @pytest.mark.slow
@@ -149,11 +152,11 @@ def test_failed_trials_do_not_end_a_search(files):
     command[command.index("--space") + 1] = files / "some.toml"
     done = succeeds(*command, "--trials", 5)
     rows = read(files / "some" / "trials.json")
-    failed = [row for row in rows if row["parameters"]["n_heads"] == 3]
+    failed = [row for row in rows if row["parameters"]["model__n_heads"] == 3]
     assert failed
     assert all("n_heads" in row["failed"] for row in failed)
     assert "failed:" in done.err
-    assert read(files / "some" / "tune.json")["parameters"]["n_heads"] == 2
+    assert read(files / "some" / "tune.json")["parameters"]["model__n_heads"] == 2
 
 
 def test_what_cannot_be_searched_is_refused(files, tmp_path):
@@ -172,7 +175,7 @@ def test_what_cannot_be_searched_is_refused(files, tmp_path):
     assert "--address" in fails(*fresh, "--address", "auto", code=2)
     (tmp_path / "bad.toml").write_text("d_modle = [1, 2]")
     bad = [tmp_path / "bad.toml" if str(w).endswith("space.toml") else w for w in fresh]
-    assert "did you mean 'd_model'" in fails(*bad)
+    assert "did you mean 'model.d_model'" in fails(*bad)
     assert not (tmp_path / "new").exists()
 
 

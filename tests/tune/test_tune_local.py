@@ -6,13 +6,14 @@ import signal
 import pytest
 
 from roughformer.errors import InputError
+from roughformer.estimators import RFormerClassifier
 from roughformer.io import make_sine
 from roughformer.tune import Ended, Job, Problem, Reported
 from roughformer.tune.jobs import Stopped, run_job
 from roughformer.tune.local import LocalEngine
 from small import TINY
 
-SETTINGS = TINY | {"metric": "auto", "device": "cpu"}
+SETTINGS = RFormerClassifier.settings(TINY | {"metric": "auto", "device": "cpu"})
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +71,7 @@ def test_processes_run_trials_stop_them_and_tell_why_they_failed(problem, tmp_pa
         engine.answer(0, stop=True)
         assert engine.wait() == Ended(0)
 
-        engine.start(Job(1, SETTINGS | {"n_heads": 3}))
+        engine.start(Job(1, SETTINGS | {"model__n_heads": 3}))
         assert "n_heads" in engine.wait().failed
 
         engine.start(Job(2, SETTINGS))

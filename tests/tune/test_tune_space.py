@@ -6,7 +6,7 @@ import optuna
 import pytest
 
 import roughformer as rf
-from roughformer.cli._settings import settings_of, to_toml
+from roughformer.cli._settings import by_setting, settings_of, to_toml
 from roughformer.errors import InputError
 from roughformer.io import make_sine
 from roughformer.tune import Choice, Range, default_space, parse_space
@@ -17,12 +17,12 @@ def check(name, value):
 
 
 def parsed(text):
-    return parse_space(tomllib.loads(text), check)
+    return parse_space(by_setting(rf.RFormerClassifier, tomllib.loads(text)), check)
 
 
 def settings(**changes):
-    return settings_of("classification", "default", {"windows": 20, "depth": 2, "basepoint": False}
-                       | changes)  # fmt: skip
+    start = {"windows": 20, "depth": 2, "basepoint": False}
+    return settings_of("classification", "default", start | changes)
 
 
 def test_lists_are_choices_tables_are_ranges_and_values_are_fixed():
@@ -32,18 +32,18 @@ def test_lists_are_choices_tables_are_ranges_and_values_are_fixed():
         'views = ["local", "global,local"]\nn_layers = { low = 1, high = 3 }\n'
     )  # fmt: skip
     assert fixed == {"depth": 2}
-    assert space["d_model"] == Choice((32, 64))
-    assert space["dropout"] == Range(0.0, 0.4, step=0.1)
+    assert space["model__d_model"] == Choice((32, 64))
+    assert space["model__dropout"] == Range(0.0, 0.4, step=0.1)
     assert space["windows"] == Choice((20, {"duration": 60.0}))
-    assert space["spectrum"] == Choice((None, "auto"))
+    assert space["tokens__spectrum"] == Choice((None, "auto"))
     assert space["views"] == Choice((("local",), ("global", "local")))
-    assert space["n_layers"].whole
+    assert space["model__n_layers"].whole
 
 
 def test_a_window_by_duration_is_a_value_and_not_a_range():
     space, fixed = parsed("windows = { duration = 60.0 }\nd_model = [8, 16]")
     assert fixed == {"windows": {"duration": 60.0}}
-    assert list(space) == ["d_model"]
+    assert list(space) == ["model__d_model"]
 
 
 def test_what_a_study_draws_becomes_settings_and_goes_back():
@@ -60,10 +60,9 @@ def test_what_a_study_draws_becomes_settings_and_goes_back():
 def test_what_lies_outside_has_no_place():
     space, _ = parsed("d_model = [8, 16]\ndropout = { low = 0.0, high = 0.4, step = 0.2 }\n"
                       "n_layers = { low = 1, high = 2 }")  # fmt: skip
-    assert space.place({"d_model": 32, "dropout": 0.1, "n_layers": 3}) == {}
-    assert space.place({"d_model": 8, "dropout": 0.4, "n_layers": 1}) == {
-        "d_model": 8, "dropout": 0.4, "n_layers": 1,
-    }  # fmt: skip
+    assert space.place({"model__d_model": 32, "model__dropout": 0.1, "model__n_layers": 3}) == {}
+    inside = {"model__d_model": 8, "model__dropout": 0.4, "model__n_layers": 1}
+    assert space.place(inside) == inside
 
 
 def test_the_default_space_written_as_toml_is_read_back_the_same():
@@ -78,7 +77,7 @@ def test_the_default_space_written_as_toml_is_read_back_the_same():
     [
         ("", "nothing to search"),
         ("depth = 2", "nothing to search"),
-        ("d_modle = [8, 16]", "did you mean 'd_model'"),
+        ("d_modle = [8, 16]", "did you mean 'model.d_model'"),
         ("d_model = []", "leaves nothing to choose"),
         ("d_model = [8, 8]", "the choice 8 twice"),
         ('d_model = ["many"]', "d_model"),
@@ -111,19 +110,21 @@ def test_series_of_hardly_any_points_leave_a_space(length):
     batch = rf.SeriesBatch.from_arrays([[[0.0]] * length] * 2, [list(range(length))] * 2) \
         if length else make_sine(1, n_classes=1, length=2)[:0]  # fmt: skip
     space = default_space(batch, settings())
-    assert {"learning_rate", "d_model"} <= set(space)
+    assert {"learning_rate", "model__d_model"} <= set(space)
 
 
 def test_a_causal_model_gets_windows_by_duration_and_no_spectrum():
     batch = make_sine(8, n_classes=2, length=60)
     space = default_space(batch, settings(causal=True, windows={"duration": 0.5}))
     assert all(set(w) == {"duration"} for w in space["windows"].values)
-    assert "spectrum" not in space
+    assert "tokens__spectrum" not in space
 
 
 def test_a_baseline_is_not_searched_for_what_it_does_not_use():
-    space = default_space(make_sine(8, n_classes=2, length=60), settings(model="gru"))
-    assert not {"windows", "depth", "views", "clock"} & set(space)
+    space = default_space(
+        make_sine(8, n_classes=2, length=60), settings_of("classification", "default", model="gru")
+    )
+    assert not {"windows", "depth", "views", "tokens__clock", "model__n_heads"} & set(space)
     assert "learning_rate" in space
 
 

@@ -183,13 +183,13 @@ class NeuralCDEConfig(ControlledConfig):
         if self.causal and self.interpolation != "rectilinear":
             raise ValueError(
                 f"a causal Neural CDE needs a path that does not look ahead, got interpolation "
-                f"{self.interpolation!r}; use model_options={{'interpolation': 'rectilinear', "
+                f"{self.interpolation!r}; use model={{'interpolation': 'rectilinear', "
                 "'max_steps': None}"
             )
         if self.causal and self.stride > 1:
             raise ValueError(
                 "a causal Neural CDE has a state at every sample, got steps over "
-                f"{self.stride} samples; use model_options={{'max_steps': None, ...}}"
+                f"{self.stride} samples; use model={{'max_steps': None, ...}}"
             )
         return self
 

@@ -149,7 +149,7 @@ class NeuralRDEConfig(ControlledConfig):
             raise ValueError(
                 f"log-signatures of depth {self.depth} of {self.n_channels} channels (with time "
                 f"and counts) have {self.n_features} words, and the vector field would have "
-                f"{weights:.1e} weights; take a smaller depth in model_options, or fewer channels"
+                f"{weights:.1e} weights; take a smaller depth, or fewer channels"
             )
         return self
 
@@ -158,8 +158,7 @@ class NeuralRDEConfig(ControlledConfig):
         if self.causal:
             raise ValueError(
                 "a Neural RDE answers once for a series; for an answer at every sample use "
-                "model='neural-cde' with model_options={'interpolation': 'rectilinear', "
-                "'max_steps': None}"
+                "a Neural CDE with model={'interpolation': 'rectilinear', 'max_steps': None}"
             )
         return self
 

@@ -8,11 +8,12 @@ from roughformer.cli._options import say
 from roughformer.cli._runs import prepare_run, write_json
 from roughformer.cli._scores import predictions, scores_of
 from roughformer.errors import InputError
-from roughformer.estimators import RFormerClassifier
+from roughformer.estimators import RFormerClassifier, TransformerClassifier
 from roughformer.io import make_sine
 from roughformer.predictor import Predictor
 from roughformer.report import write_report
 from roughformer.series import SeriesBatch
+from roughformer.train import TrainConfig
 
 __all__ = ["run_demo"]
 
@@ -21,6 +22,7 @@ _HALF = 0.5
 # Shares of the budget. What is left of it goes to the tests of the Transformer, which are slow.
 _FOR_EACH = 0.3
 _TITLES = {"rformer": "RFormer", "transformer": "vanilla Transformer"}
+_CLASSES = {"rformer": RFormerClassifier, "transformer": TransformerClassifier}
 
 
 def run_demo(
@@ -33,24 +35,21 @@ def run_demo(
     train = make_sine(**size, seed=seed)
     test = make_sine(**(size or {"n_samples": 500}), seed=seed + 1)
     result: dict[str, Any] = {}
-    models: dict[str, RFormerClassifier] = {}
+    models: dict[str, Any] = {}
     for name in ("rformer", "transformer"):
         say(f"{_TITLES[name]}: {len(train)} series, {train.n_points:,} points, at most "
             f"{_FOR_EACH * seconds:.0f} s")  # fmt: skip
         # Both have the same width, layers, heads, batches, schedule and thinning of the series.
-        model = RFormerClassifier(
-            model=name,
+        model = _CLASSES[name](
             epochs=3 if quick else 20,
             batch_size=32,
-            patience=8,
             drop=(0.0, 0.7),
             validation=0.1,
-            calibrate=False,
-            max_seconds=_FOR_EACH * seconds,
             n_jobs=threads,
             random_state=seed,
             run_dir=out / name,
             verbose=1,
+            training=TrainConfig(patience=8, calibrate=False, max_seconds=_FOR_EACH * seconds),
         )
         before = time.perf_counter()
         model.fit(train)
@@ -94,7 +93,7 @@ def _accuracy(
 def _report(
     out: Path,
     result: dict[str, Any],
-    models: dict[str, RFormerClassifier],
+    models: dict[str, Any],
     train: SeriesBatch,
     test: SeriesBatch,
     seed: int,

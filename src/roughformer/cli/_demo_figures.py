@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 
 from roughformer import plots
-from roughformer.estimators import RFormerClassifier
 from roughformer.plots._figure import BLUE, ORANGE, new_figure, styled, tidy
 from roughformer.series import SeriesBatch
 
@@ -15,7 +14,7 @@ _MOST_NAMES = 24  # tokens coordinates drawn
 
 
 def demo_figures(
-    result: dict[str, Any], models: dict[str, RFormerClassifier], test: SeriesBatch, seed: int
+    result: dict[str, Any], models: dict[str, Any], test: SeriesBatch, seed: int
 ) -> list[tuple[str, str, Any]]:
     """(file name, caption, figure) of each."""
     found = [

@@ -14,6 +14,7 @@ __all__ = [
     "Data",
     "Group",
     "Labels",
+    "Model",
     "Run",
     "SeriesId",
     "Static",
@@ -91,6 +92,13 @@ Valid = Annotated[Path | None, typer.Option(help="Validation series (default: a 
 Group = Annotated[
     str | None,
     typer.Option(help="Column or covariate: no group is both trained on and validated on."),
+]
+Model = Annotated[
+    str | None,
+    typer.Option(
+        help="rformer; tempo for rates, per unit of time; or a baseline: transformer, gru, "
+        "ode-rnn, neural-cde, neural-rde, state-space."
+    ),
 ]
 Threads = Annotated[int | None, typer.Option(min=1, help="Threads (default: as torch chooses).")]
 

@@ -16,7 +16,7 @@ from roughformer.train.team import current_team
 
 __all__ = ["Asked", "TrainingRequest", "named_weights", "read_request"]
 
-_OF_RUN = ("target", "group", "task", "preset")  # keys of [data] that are no columns
+_OF_RUN = ("target", "group", "task", "preset", "model")  # keys of [data] that are no columns
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,7 @@ class TrainingRequest:
     target: str | None = None
     task: str | None = None
     preset: str | None = None
+    model: str | None = None
     group: str | None = None
     labels: Path | None = None
     valid: Path | None = None
@@ -37,7 +38,6 @@ class TrainingRequest:
     flags: dict[str, Any] = field(default_factory=dict)
     resume: bool = False
     force: bool = False
-    tensorboard: bool = False
     quiet: bool = False
     plots: bool = True
     command: str = ""
@@ -53,6 +53,7 @@ class Asked:
     data: Data
     target: npt.NDArray[Any]
     task: str
+    model: str
     preset: str
     given: dict[str, Any]
     held: Data | None
@@ -83,8 +84,9 @@ def read_request(request: TrainingRequest) -> Asked:
 
     about = known.plain() | {"target": name, "task": task}
     about |= {} if chosen.group is None else {"group": chosen.group}
+    about |= {} if chosen.model is None else {"model": chosen.model}
     return Asked(
-        data, data.target, task, chosen.preset or "default", given,
+        data, data.target, task, chosen.model or "rformer", chosen.preset or "default", given,
         part(chosen.valid), part(chosen.test), about,
     )  # fmt: skip
 

@@ -17,7 +17,8 @@ from typing import Any
 from roughformer.atomic import write_file
 from roughformer.checkpoint import load_checkpoint
 from roughformer.errors import CheckpointError, InputError
-from roughformer.estimators import RFormerClassifier, RFormerRegressor
+from roughformer.estimators import estimator_class
+from roughformer.estimators.base import TrainedEstimator
 
 __all__ = [
     "is_restart",
@@ -34,7 +35,7 @@ _PARTS = (
 )  # fmt: skip
 _REPLACED = ".replaced"  # where an earlier run waits until the one in its place has begun
 _MEMBER = "member-"  # a directory for each of several models that answer as one
-Estimator = RFormerClassifier | RFormerRegressor
+Estimator = TrainedEstimator
 
 
 def prepare_run(out: Path, *, resume: bool, force: bool) -> None:
@@ -165,13 +166,13 @@ def model_directory(path: Path) -> Path:
 def load_model(path: Path, threads: int | None = None, device: str = "cpu") -> Estimator:
     """The estimator of a run or of a model's directory."""
     directory = model_directory(path)
-    task = load_checkpoint(directory).config.get("facts", {}).get("task")
+    config = load_checkpoint(directory).config
+    task = config.get("facts", {}).get("task")
     if task not in ("classification", "regression"):
         raise CheckpointError(
             f"{directory} is a checkpoint, but not of a trained model; give the model of a run"
         )
-    cls = RFormerClassifier if task == "classification" else RFormerRegressor
-    estimator: Estimator = cls.load(directory, device)
+    estimator = estimator_class(task, config["kind"]).load(directory, device)
     estimator.set_params(n_jobs=threads)
     return estimator
 

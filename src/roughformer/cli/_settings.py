@@ -1,9 +1,9 @@
-"""Parameters of an estimator from a preset, a TOML file, flags and ``--set``, checked by name and
-kind; and the way back to TOML.
+"""Settings of an estimator from a preset, a TOML file, flags and ``--set``, checked by name and
+type; and the way back to TOML.
+
+Settings are parameters under the names that ``set_params`` takes: ``depth``, ``tokens__clock``.
 """
 
-import difflib
-import inspect
 import json
 import tomllib
 from collections.abc import Mapping
@@ -15,12 +15,13 @@ import numpy.typing as npt
 from pydantic import TypeAdapter, ValidationError
 
 from roughformer.errors import InputError
-from roughformer.estimators import RFormerClassifier, RFormerRegressor
-from roughformer.kinds import none_is_a_choice
+from roughformer.estimators import estimator_class
+from roughformer.estimators.base import TrainedEstimator
+from roughformer.groups import Group
 
 __all__ = [
+    "by_setting",
     "choose_task",
-    "estimator_class",
     "parse_assignments",
     "read_config",
     "settings_of",
@@ -28,13 +29,8 @@ __all__ = [
 ]
 
 # Said by options of their own, because they belong to a run and not to a model.
-_NOT_HERE = ("run_dir", "resume", "tensorboard", "verbose")
+_NOT_HERE = ("run_dir", "resume", "verbose", "callbacks")
 _FEW = 20  # distinct whole numbers that are surely classes
-
-
-def estimator_class(task: str) -> Any:
-    """The estimator of a task."""
-    return RFormerClassifier if task == "classification" else RFormerRegressor
 
 
 def choose_task(target: npt.NDArray[Any], wish: str) -> str:
@@ -74,13 +70,13 @@ def read_config(path: Path) -> dict[str, Any]:
 def parse_assignments(pairs: list[str]) -> dict[str, Any]:
     """``["name=value", ...]``: a value is TOML, or words parted by commas, or a word.
 
-    ``model_options.step=4`` is one entry of a parameter that is a dict.
+    ``tokens.clock=8`` is one option of a group.
     """
     found: dict[str, Any] = {}
     for pair in pairs:
         name, equals, text = pair.partition("=")
         if not equals or not name.strip():
-            raise InputError(f"--set takes name=value, e.g. --set d_model=128; got {pair!r}")
+            raise InputError(f"--set takes name=value, e.g. --set tokens.clock=8; got {pair!r}")
         whole, dot, entry = name.strip().replace("-", "_").partition(".")
         value = _value(text.strip())
         if not dot:
@@ -104,55 +100,92 @@ def _value(text: str) -> Any:
         return [_value(part.strip()) for part in text.split(",")] if "," in text else text
 
 
-def settings_of(task: str, preset: str, *layers: Mapping[str, Any]) -> dict[str, Any]:
-    """All parameters: the estimator's own, the preset's, then each layer over the one before."""
-    cls = estimator_class(task)
+def settings_of(
+    task: str, preset: str, *layers: Mapping[str, Any], model: str = "rformer"
+) -> dict[str, Any]:
+    """All settings: the estimator's own, the preset's, then each layer over the one before."""
+    cls = estimator_class(task, model)
+    found = cls.usual_settings() | cls.preset_settings(preset) | {"random_state": 0}
     hints = get_type_hints(cls.__init__)
-    known = [n for n in inspect.signature(cls.__init__).parameters if n != "self"]
-    known = [name for name in known if name not in _NOT_HERE]
-    given: dict[str, Any] = {}
     for layer in layers:
-        for name, value in layer.items():
-            if name not in known:
-                raise InputError(_unknown(name, known, task))
-            given[name] = _checked(name, value, hints.get(name, Any))
-    start = cls.from_preset(preset, random_state=0).get_params()
-    return {name: given.get(name, start[name]) for name in known}
+        try:
+            given = cls.settings(layer)
+        except InputError:
+            _check_task(task, model, layer)
+            raise
+        for name, value in given.items():
+            option = name.rpartition("__")[2]
+            if option in _NOT_HERE:
+                raise InputError(
+                    f"{option!r} is no parameter of a model; it is an option of roughformer train, "
+                    "or of Python only"
+                )
+            group = cls.shortcuts.get(name) or name.partition("__")[0]
+            if group in cls.groups:
+                hint = cls.groups[group].model_fields[option].rebuild_annotation()
+            else:
+                hint = hints[name]
+            found[name] = _checked(name.replace("__", "."), value, hint)
+    return {name: v for name, v in found.items() if name.rpartition("__")[2] not in _NOT_HERE}
 
 
-def _unknown(name: str, known: list[str], task: str) -> str:
-    other = estimator_class("regression" if task == "classification" else "classification")
-    if name in _NOT_HERE:
-        return f"{name!r} is no parameter of a model; it is an option of roughformer train"
-    if name in inspect.signature(other.__init__).parameters:
-        return f"{name!r} is no parameter of a {task}; leave it out, or change --task"
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
-    return f"unknown parameter {name!r}; did you mean {near[0]!r}? Known are {', '.join(known)}"
+def _check_task(task: str, model: str, layer: Mapping[str, Any]) -> None:
+    """Say so if a setting belongs to the other task."""
+    other = "regression" if task == "classification" else "classification"
+    for name in ("class_weight", "uncertainty", "quantiles", "rate_unit"):
+        if name in layer and name not in estimator_class(task, model).usual_settings():
+            raise InputError(
+                f"{name!r} is no parameter of a {task} by this model; leave it out, or change "
+                f"--task to {other}"
+            )
 
 
 def _checked(name: str, value: Any, hint: Any) -> Any:
+    if isinstance(value, str) and value == "auto":
+        return value
     # TOML has no null: "none" says it, unless the parameter has a choice of that name.
-    if value == "none" and "none" not in get_args(hint):
+    if isinstance(value, str) and value == "none" and "none" not in _choices(hint):
         value = None
-    if name == "model_options" and isinstance(value, dict):
-        value = {
-            option: None if entry == "none" and not none_is_a_choice(option) else entry
-            for option, entry in value.items()
-        }
     if isinstance(value, list):
         value = tuple(value)
-    if isinstance(value, str) and str(hint).startswith("tuple[") and hint != Any:
+    if isinstance(value, str) and "tuple[" in str(hint):
         value = tuple(part.strip() for part in value.split(","))
     try:
         return TypeAdapter(hint).validate_python(value)
     except ValidationError as error:
         first = error.errors()[0]
-        raise InputError(f"{name}: {first['msg']}, got {value!r}") from None
+        message = first["msg"].removeprefix("Value error, ")
+        raise InputError(f"{name}: {message}, got {value!r}") from None
+
+
+def _choices(hint: Any) -> list[Any]:
+    """The literal values among a type's choices."""
+    inside = get_args(hint)
+    return [*inside, *(choice for part in inside for choice in _choices(part))]
+
+
+def by_setting(cls: type[TrainedEstimator], table: dict[str, Any]) -> dict[str, Any]:
+    """What a space says of each parameter, under its one name."""
+    found: dict[str, Any] = {}
+    for name, said in table.items():
+        inside = said if name in cls.groups and isinstance(said, dict) else None
+        parts = {name: said} if inside is None else {f"{name}.{o}": v for o, v in inside.items()}
+        found |= {cls.setting_name(part): value for part, value in parts.items()}
+    return found
 
 
 def to_toml(settings: Mapping[str, Any], tables: Mapping[str, Mapping[str, Any]]) -> str:
-    """``settings`` at the top, then each table under its name; None is "none"."""
-    lines = [f"{name} = {_toml(value)}" for name, value in settings.items()]
+    """``settings`` at the top and in tables of their groups, then each table under its name; None
+    is "none".
+    """
+    flat = {name: value for name, value in settings.items() if "__" not in name}
+    lines = [f"{name} = {_toml(value)}" for name, value in flat.items()]
+    groups: dict[str, dict[str, Any]] = {}
+    for name, value in settings.items():
+        group, nested, option = name.partition("__")
+        if nested:
+            groups.setdefault(group, {})[option] = value
+    tables = groups | dict(tables)
     for title, table in tables.items():
         lines += ["", f"[{title}]", *(f"{_key(k)} = {_toml(v)}" for k, v in table.items())]
     return "\n".join(lines) + "\n"
@@ -171,6 +204,8 @@ def _toml(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, int | float):
         return repr(value)
+    if isinstance(value, Group):
+        value = value.given
     if isinstance(value, Mapping):
         inside = ", ".join(f"{_key(k)} = {_toml(v)}" for k, v in value.items())
         return f"{{ {inside} }}"

@@ -14,8 +14,9 @@ from roughformer.cli._options import say
 from roughformer.cli._requests import TrainingRequest, named_weights, read_request
 from roughformer.cli._runs import is_restart, started_run, write_json
 from roughformer.cli._scores import figures_of, predictions, scores_of
-from roughformer.cli._settings import estimator_class, settings_of, to_toml
+from roughformer.cli._settings import settings_of, to_toml
 from roughformer.errors import InputError
+from roughformer.estimators import estimator_class
 from roughformer.predictor import Predictor
 from roughformer.report import write_report
 from roughformer.store.stored import StoredSeries
@@ -40,7 +41,7 @@ def run_training(request: TrainingRequest) -> dict[str, Any]:
     request = replace(request, resume=resume, quiet=request.quiet or not team.first)
     asked = read_request(request)
     data, held = asked.data, asked.held
-    settings = settings_of(asked.task, asked.preset, asked.given, request.flags)
+    settings = settings_of(asked.task, asked.preset, asked.given, request.flags, model=asked.model)
     if not request.quiet:
         what = f"{asked.task} of {asked.about['target']!r}"
         say(f"{len(data.batch)} series, {data.batch.n_points:,} points, "
@@ -50,13 +51,12 @@ def run_training(request: TrainingRequest) -> dict[str, Any]:
     weights = settings.get("class_weight")
     if isinstance(weights, dict):
         settings = settings | {"class_weight": named_weights(weights, asked.target)}
-    estimator = estimator_class(asked.task)(
-        **settings,
-        run_dir=request.out,
-        resume=request.resume,
-        tensorboard=request.tensorboard,
-        verbose=0 if request.quiet else 1,
-    )
+    running = {
+        "run_dir": request.out,
+        "resume": request.resume,
+        "verbose": 0 if request.quiet else 1,
+    }
+    estimator: Any = estimator_class(asked.task, asked.model).from_settings(settings | running)
     with ExitStack() as stack:
         team.once(lambda: _begin(request, text, stack))
         estimator.fit(

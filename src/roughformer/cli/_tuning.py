@@ -13,11 +13,12 @@ import numpy as np
 from roughformer.atomic import write_file
 from roughformer.cli._options import say
 from roughformer.cli._requests import TrainingRequest, named_weights, read_request
-from roughformer.cli._settings import read_config, settings_of, to_toml
+from roughformer.cli._settings import by_setting, read_config, settings_of, to_toml
 from roughformer.cli._training import run_training
 from roughformer.cli._tuning_report import write_results
 from roughformer.cli._tuning_told import Told
 from roughformer.errors import InputError
+from roughformer.estimators import RFormerClassifier, estimator_class
 from roughformer.reproduce.alone import only_one
 from roughformer.series import SeriesBatch
 from roughformer.store.stored import StoredSeries
@@ -93,27 +94,31 @@ def _plan(request: TuningRequest) -> _Plan:
     flags, source = request.training.flags, request.training.data
     asked = read_request(request.training)
     data, held, task, preset = asked.data, asked.held, asked.task, asked.preset
+    cls = estimator_class(task, asked.model)
     if isinstance(data.batch, StoredSeries):
         raise InputError(
             "each trial of a search holds all series in memory, which a store is not for; give "
             f"tune a table of some of the series instead of {source}"
         )
 
-    def check(name: str, value: Any) -> Any:
-        return settings_of(task, preset, {name: value})[name]
+    def settings_with(*layers: dict[str, Any]) -> dict[str, Any]:
+        return settings_of(task, preset, *layers, model=asked.model)
 
-    fixed = dict(flags)
+    fixed = cls.settings(flags)
     space: Space | None = None
     if request.space is not None:
-        space, more = parse_space(read_config(request.space), check)
+        table = by_setting(cls, read_config(request.space))
+        space, more = parse_space(table, lambda name, value: settings_with({name: value})[name])
         both = [name for name in (*space, *more) if name in fixed]
         if both:
             raise InputError(
-                f"{both[0]} is in {request.space} and also fixed by an option; leave one out"
+                f"{both[0].replace('__', '.')} is in {request.space} and also fixed by an option; "
+                "leave one out"
             )
         fixed |= more
-    settings = settings_of(task, preset, asked.given, fixed)
-    settings = _resolved(settings, data.batch)
+    settings = settings_with(asked.given, fixed)
+    if asked.model == "rformer":
+        settings = _resolved(settings, data.batch)
     if settings["members"] != 1:
         raise InputError(
             "a search compares single models: leave members out, and set it when you train with "
@@ -126,7 +131,14 @@ def _plan(request: TuningRequest) -> _Plan:
         if not space:
             raise InputError("every parameter is fixed by --set: nothing is left to search")
     validation = None if held is None else (held.batch, held.target)
-    problem = Problem(task, data.batch, asked.target, data.groups, validation)  # type: ignore[arg-type]
+    problem = Problem(
+        task,
+        data.batch,
+        asked.target,
+        data.groups,
+        validation,  # type: ignore[arg-type]
+        asked.model,
+    )
     return _Plan(problem, settings, space, check_metric(settings["metric"], task), asked.about)
 
 
@@ -135,11 +147,14 @@ def _resolved(settings: dict[str, Any], batch: SeriesBatch) -> dict[str, Any]:
     from roughformer.estimators.automatic import token_config
     from roughformer.tokens import TokenConfig
 
-    options = {name: settings[name] for name in TokenConfig.model_fields if name in settings}
-    options["transform"] = "logsignature" if settings["logsignature"] else "signature"
+    names = {"static": "static", "context": "context"}
+    names |= {
+        name: RFormerClassifier.setting_name(f"tokens.{name}") for name in TokenConfig.options()
+    }
+    options = {name: settings[setting] for name, setting in names.items()}
     config = token_config(batch, options, bool(settings["causal"]))
-    names = [n for n in ("windows", "depth", "basepoint") if settings[n] == "auto"]
-    return settings | {name: getattr(config, name) for name in names}
+    chosen = [n for n in ("windows", "depth", "basepoint") if options[n] == "auto"]
+    return settings | {names[name]: getattr(config, name) for name in chosen}
 
 
 def _study(request: TuningRequest, plan: _Plan) -> Study:

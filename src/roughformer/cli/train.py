@@ -47,23 +47,9 @@ def train(
     window_points: Annotated[int | None, _option("Or: points of a window.", _TOKENS, min=1)] = None,
     depth: Annotated[int | None, _option("Depth of the signatures.", _TOKENS, min=1)] = None,
     views: Annotated[str | None, _option("global, local, or both: global,local.", _TOKENS)] = None,
-    model: Annotated[
-        str | None,
-        _option(
-            "rformer, or a baseline: transformer, gru, ode-rnn, neural-cde, neural-rde, "
-            "state-space.",
-            _TRAINING,
-        ),
-    ] = None,
+    model: options.Model = None,
     causal: Annotated[
         bool | None, _option("Predict at every window from the past only.", _TRAINING)
-    ] = None,
-    context: Annotated[
-        int | None,
-        _option("Windows that a causal model looks back (default: of a usual series).", _TRAINING),
-    ] = None,
-    rate_like: Annotated[
-        bool | None, _option("The target is a rate, per unit of time.", _TRAINING)
     ] = None,
     uncertainty: Annotated[
         str | None, _option("Of a regression: none, gaussian or quantile.", _TRAINING)
@@ -72,13 +58,9 @@ def train(
         str | None,
         _option("Share of points dropped while training, or a range: 0,0.7.", _TRAINING),
     ] = None,
-    epochs: Annotated[int | None, _option("At most so many epochs.", _TRAINING, min=1)] = None,
+    epochs: Annotated[int | None, _option("Maximum number of epochs.", _TRAINING, min=1)] = None,
     batch_size: Annotated[int | None, _option("Series in a step.", _TRAINING, min=1)] = None,
     learning_rate: Annotated[float | None, _option("Highest rate.", _TRAINING)] = None,
-    patience: Annotated[
-        int | None, _option("Epochs without a better validation.", _TRAINING, min=1)
-    ] = None,
-    max_seconds: Annotated[float | None, _option("A budget of time.", _TRAINING)] = None,
     validation: Annotated[
         float | None, _option("Share of DATA held out for validation.", _TRAINING)
     ] = None,
@@ -88,18 +70,17 @@ def train(
     ] = None,
     device: Annotated[str | None, _option("auto, cpu, cuda or mps.", _RUN)] = None,
     threads: options.Threads = None,
-    readers: Annotated[
-        int | None, _option("Processes that read a store (default: a thread).", _RUN, min=0)
-    ] = None,
     assignments: Annotated[
         list[str] | None,
-        _option("Any parameter of the estimator: name=value; may be repeated.", _TRAINING, "--set"),
+        _option(
+            "Any other parameter of the estimator: tokens.clock=8, training.patience=5; may be "
+            "repeated.",
+            _TRAINING,
+            "--set",
+        ),
     ] = None,
     resume: Annotated[bool, _option("Go on where a killed run stopped.", _RUN, "--resume")] = False,
     force: Annotated[bool, _option("Replace the run in the directory.", _RUN, "--force")] = False,
-    tensorboard: Annotated[
-        bool, _option("Write events for TensorBoard.", _RUN, "--tensorboard")
-    ] = False,
     no_plots: Annotated[
         bool, _option("A report without pictures, made faster.", _RUN, "--no-plots")
     ] = False,
@@ -131,23 +112,17 @@ def train(
         "windows": options.windows_of(windows, window_duration, window_points),
         "depth": depth,
         "views": options.words_of(views) or None,
-        "model": model,
         "causal": causal,
-        "context": context,
-        "rate_like": rate_like,
         "uncertainty": uncertainty,
         "drop": None if drop is None else _drop(drop),
         "epochs": epochs,
         "batch_size": batch_size,
         "learning_rate": learning_rate,
-        "patience": patience,
-        "max_seconds": max_seconds,
         "validation": validation,
         "metric": metric,
         "random_state": seed,
         "device": device,
         "n_jobs": threads,
-        "readers": readers,
         "static": options.words_of(static) or None,
     }
     flags = {name: v for name, v in flags.items() if v is not None}
@@ -160,6 +135,7 @@ def train(
         target=target,
         task=task,
         preset=preset,
+        model=model,
         group=group,
         labels=labels,
         valid=valid,
@@ -168,7 +144,6 @@ def train(
         flags=flags,
         resume=resume,
         force=force,
-        tensorboard=tensorboard,
         quiet=quiet,
         plots=not no_plots,
         command=shlex.join(["roughformer", *sys.argv[1:]]),

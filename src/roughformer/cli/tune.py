@@ -45,9 +45,10 @@ def tune(
         _option("TOML file with settings: of the first trial, and what is not searched.", _SEARCH),
     ] = None,
     preset: Annotated[str | None, _option("default or paper.", _SEARCH)] = None,
+    model: options.Model = None,
     assignments: Annotated[
         list[str] | None,
-        _option("Fix a parameter: name=value; may be repeated.", _SEARCH, "--set"),
+        _option("Fix a parameter: tokens.clock=8; may be repeated.", _SEARCH, "--set"),
     ] = None,
     epochs: Annotated[
         int | None, _option("At most so many epochs a trial.", _SEARCH, min=1)
@@ -106,6 +107,7 @@ def tune(
         target=target,
         task=task,
         preset=preset,
+        model=model,
         group=group,
         labels=labels,
         valid=valid,
@@ -132,7 +134,7 @@ def tune(
 def _print(best: dict[str, Any], out: Path) -> None:
     typer.echo(f"best: trial {best['trial']}, validation {best['metric']} {best['score']:.4g}")
     for name, value in best["parameters"].items():
-        typer.echo(f"  {name} = {value}")
+        typer.echo(f"  {name.replace('__', '.')} = {value}")
     for name, value in best["test"].items():
         typer.echo(f"test {name.replace('_', ' ')}: {value:.4g}")
     typer.echo(

@@ -1,14 +1,66 @@
 """scikit-learn style estimators of irregular series."""
 
-from roughformer.estimators.classifier import RFormerClassifier
-from roughformer.estimators.regressor import RFormerRegressor
+from roughformer.errors import InputError
+from roughformer.estimators.base import TrainedEstimator
+from roughformer.estimators.baselines import (
+    BASELINES,
+    GRUClassifier,
+    GRURegressor,
+    NeuralCDEClassifier,
+    NeuralCDERegressor,
+    NeuralRDEClassifier,
+    NeuralRDERegressor,
+    ODERNNClassifier,
+    ODERNNRegressor,
+    StateSpaceClassifier,
+    StateSpaceRegressor,
+    TransformerClassifier,
+    TransformerRegressor,
+)
+from roughformer.estimators.models import ModelConfig
+from roughformer.estimators.rates import RateRegressor
+from roughformer.estimators.rformer import RFormerClassifier, RFormerRegressor
 from roughformer.estimators.rocket import RocketClassifier, RocketRegressor
 from roughformer.estimators.transformer import SignatureTransformer
 
 __all__ = [
+    "GRUClassifier",
+    "GRURegressor",
+    "ModelConfig",
+    "NeuralCDEClassifier",
+    "NeuralCDERegressor",
+    "NeuralRDEClassifier",
+    "NeuralRDERegressor",
+    "ODERNNClassifier",
+    "ODERNNRegressor",
     "RFormerClassifier",
     "RFormerRegressor",
+    "RateRegressor",
     "RocketClassifier",
     "RocketRegressor",
     "SignatureTransformer",
+    "StateSpaceClassifier",
+    "StateSpaceRegressor",
+    "TransformerClassifier",
+    "TransformerRegressor",
+    "estimator_class",
 ]
+
+_TRAINED: tuple[type[TrainedEstimator], ...] = (
+    RFormerClassifier,
+    RFormerRegressor,
+    RateRegressor,
+    *BASELINES,
+)
+
+
+def estimator_class(task: str, kind: str = "rformer") -> type[TrainedEstimator]:
+    """The estimator of a task whose model is of that kind."""
+    kinds = list(dict.fromkeys(cls.kind for cls in _TRAINED))
+    if kind not in kinds:
+        hint = "; ROCKET has no training loop: use RocketClassifier" if kind == "rocket" else ""
+        raise InputError(f"unknown model {kind!r}; known are {', '.join(kinds)}{hint}")
+    for cls in _TRAINED:
+        if (cls.task, cls.kind) == (task, kind):
+            return cls
+    raise InputError(f"there is no model {kind!r} for {task}")

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from roughformer.train.source import Inputs
 
-__all__ = ["any_known", "at_targets", "class_counts", "is_known"]
+__all__ = ["any_known", "at_targets", "class_counts", "is_known", "weights_at"]
 
 
 def at_targets(
@@ -23,6 +23,16 @@ def at_targets(
     return output[torch.arange(len(output)), at], aim
 
 
+def weights_at(
+    weight: Tensor, aim: Tensor, inputs: Inputs, *, causal: bool, per_series: int
+) -> Tensor:
+    """Weights of the series ``(B,)`` as those of what ``at_targets`` gives."""
+    if not causal or aim.dim() == per_series or "mask" not in inputs:
+        repeat = aim.shape[1] if causal and aim.dim() > per_series else 1
+        return weight.repeat_interleave(repeat)
+    return weight.repeat_interleave(inputs["mask"].sum(dim=1))
+
+
 def is_known(target: Tensor) -> Tensor:
     """Which targets (any shape) are known: class numbers from 0 on, numbers that are not NaN."""
     return ~target.isnan() if target.is_floating_point() else target >= 0
@@ -38,6 +48,12 @@ def any_known(aim: Tensor, inputs: Inputs, *, per_series: int) -> bool:
     return bool(known.any())
 
 
-def class_counts(target: Tensor, n_classes: int) -> Tensor:
-    """How often each class is in ``target`` (any shape), ``(K,)``; -1 = not known."""
-    return torch.bincount(target[target >= 0], minlength=n_classes)
+def class_counts(target: Tensor, n_classes: int, sample_weight: Tensor | None = None) -> Tensor:
+    """How often each class is in ``target (B, ...)``, ``(K,)``; -1 = not known. With weights of the
+    series ``(B,)``: their sums.
+    """
+    known = target >= 0
+    weight = None
+    if sample_weight is not None:
+        weight = sample_weight.reshape(-1, *[1] * (target.dim() - 1)).expand(target.shape)[known]
+    return torch.bincount(target[known], weights=weight, minlength=n_classes)

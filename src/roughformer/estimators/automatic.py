@@ -68,18 +68,14 @@ def token_config(batch: SeriesBatch, options: dict[str, Any], causal: bool) -> T
             points = median / _n_windows(chosen["windows"], batch)
             wish = min(16, int(points // 2), _MOST_CLOCKS // (2 * channels))
         chosen["clock"] = wish
+    if chosen["spectrum"] == "auto":
+        none = sparse or causal or median < 16
+        chosen["spectrum"] = None if none else SpectrumConfig()
     spectrum = chosen["spectrum"]
-    if isinstance(spectrum, str):
-        if spectrum not in ("auto", "linear", "log"):
-            raise InputError(
-                f"spectrum must be 'auto', 'linear', 'log', None or its options, got {spectrum!r}"
-            )
-        if spectrum == "auto" and (sparse or causal or median < 16):
-            chosen["spectrum"] = None
-        else:
-            axis = "linear" if spectrum == "auto" else spectrum
-            count = min(1024 if axis == "linear" else 256, max(_MOST_POWERS // channels, 16))
-            chosen["spectrum"] = SpectrumConfig(axis=axis, count=count)
+    if spectrum is not None and "count" not in spectrum.given:
+        most = 1024 if spectrum.axis == "linear" else 256
+        count = min(most, max(_MOST_POWERS // channels, 16))
+        chosen["spectrum"] = SpectrumConfig(**spectrum.given, count=count)
     chosen["hold"] = causal
     chosen["context"] = _context(chosen["context"], chosen["windows"], batch, causal)
     if causal and chosen["time"] == "span":

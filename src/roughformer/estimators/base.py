@@ -1,8 +1,9 @@
 """What the classifier and the regressor share when they are fitted."""
 
+import inspect
 import os
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -13,36 +14,43 @@ from sklearn.utils import check_random_state
 from torch import Tensor
 
 from roughformer.baselines import PathEncoder, SampleEncoder
-from roughformer.checks import whole_number
 from roughformer.errors import InputError
-from roughformer.estimators.aims import any_known, at_targets, class_counts, is_known
+from roughformer.estimators.aims import any_known, at_targets, class_counts, is_known, weights_at
 from roughformer.estimators.fitted import FittedEstimator
 from roughformer.estimators.inputs import aligned, as_series, read_frame
 from roughformer.estimators.key import training_key
 from roughformer.estimators.parts import Part, Series, held_series, parts_of
-from roughformer.estimators.plan import Plan, plan_of
+from roughformer.estimators.plan import Plan, Requested, plan_of
 from roughformer.estimators.stored_plan import planned_on
-from roughformer.kinds import least_scale_of, options_of_kind, unused_options
+from roughformer.kinds import least_scale_of
 from roughformer.predictor import Predictor, committee_of
 from roughformer.series._table import is_table
 from roughformer.store.stored import StoredSeries
+from roughformer.targets import check_weights
 from roughformer.threads import using_threads
-from roughformer.tokens import Tokenizer
+from roughformer.tokens import TokenConfig, Tokenizer
 from roughformer.train import TrainConfig, TrainingData, train
 from roughformer.train.source import Inputs, join
 from roughformer.train.stored_source import source_of, tensors
 from roughformer.train.team import current_team
 
-__all__ = ["RFormerEstimator"]
+__all__ = ["TrainedEstimator"]
 
 _FOR_SCALING = 4096  # series that statistics are taken from
 
 
-class RFormerEstimator(FittedEstimator):
-    """Parameters of both estimators; see ``RFormerClassifier`` and ``RFormerRegressor``."""
+class TrainedEstimator(FittedEstimator):
+    """An estimator that the training loop fits, whatever its model and its task."""
 
-    after_epoch: Callable[[dict[str, Any]], None] | None = None  # told of each epoch's record
-    _weight: Tensor | None  # of the classes (K,), for the member that is being trained
+    # Parameters; an estimator that does not have one of them has this value.
+    causal: Any = False
+    context: Any = None
+    static: Any = ()
+    _rate_like = False  # whether targets are rates, per unit of time
+
+    # For the member that is being trained:
+    _weight: Tensor | None  # of the classes (K,)
+    _held_weight: Tensor | None  # of the series of its validation part
     validation_index_: npt.NDArray[np.int64]  # numbers of the series held out of those given
 
     # What a kind of estimator may change.
@@ -54,13 +62,18 @@ class RFormerEstimator(FittedEstimator):
         axes = self._axes_per_series
         return at_targets(output, aim, inputs, causal=bool(self.causal), per_series=axes)
 
+    def _weights_at(self, aim: Tensor, valid: tuple[Inputs, Tensor] | None) -> Tensor | None:
+        """Weights of what ``_at_targets`` gives."""
+        if self._held_weight is None:
+            return None
+        inputs, axes = {} if valid is None else valid[0], self._axes_per_series
+        causal = bool(self.causal)
+        return weights_at(self._held_weight, aim, inputs, causal=causal, per_series=axes)
+
     @property
     def _axes_per_series(self) -> int:
         """Axes of targets of which each series has one; those of each window have one more."""
-        return 1 if self._task == "classification" else 2
-
-    def _kind_name(self) -> str:
-        return str(self.model)
+        return 1 if self.task == "classification" else 2
 
     def _rate_unit(self) -> float | None:
         """Turns per unit of time of a target of 1, if targets are rates."""
@@ -78,6 +91,7 @@ class RFormerEstimator(FittedEstimator):
         columns: Mapping[str, Any] | None,
         groups: Any,
         validation_data: Any,
+        sample_weight: Any = None,
     ) -> Self:
         about: dict[str, Any] = {}  # what the columns of a table meant
         if is_table(x) and times is None and lengths is None:
@@ -96,24 +110,34 @@ class RFormerEstimator(FittedEstimator):
             y = batch.labels
         y, groups = aligned(y, batch), aligned(groups, batch, "groups")
         target = self._encode_targets(y, len(batch))
+        n = len(batch)
+        weight, used = None, np.arange(n)
+        if sample_weight is not None:
+            weight = check_weights(sample_weight, n)
+            # A series of weight 0 is as good as not there.
+            used = np.flatnonzero(weight > 0)
+            batch = batch.part(used) if isinstance(batch, StoredSeries) else batch[used]
+            target, weight = target[torch.from_numpy(used)], weight[torch.from_numpy(used)]
+            groups = None if groups is None else _some(groups, used, n)
         self._warn_of_little(batch)
-        self._warn_of_unused()
         team = current_team()
         seed = team.same(int(check_random_state(self.random_state).randint(2**31 - 1)))
         run_dir = self._run_directory()
         with using_threads(self.n_jobs):
             if validation_data is None:
-                parts = self._parts(batch, target, groups, seed)
+                parts = self._parts(batch, target, weight, groups, seed)
+                self.validation_index_ = used[self.validation_index_]
             else:
                 outside, outside_y = held_series(validation_data, self.members, layout, about)
-                parts = [((batch, target), (outside, self._aim(outside_y, len(outside))))]
+                aim = self._aim(outside_y, len(outside))
+                parts = [((batch, target, weight), (outside, aim, None))]
                 self.validation_index_ = np.zeros(0, dtype=np.int64)
             # Members answer as one, so they share what goes in and the scale of what comes out.
-            shared = parts[0][0] if len(parts) == 1 else (batch, target)
-            plan = self._plan(*shared)
+            shared = parts[0][0] if len(parts) == 1 else (batch, target, weight)
+            plan = self._plan(*shared[:2])
             self._check_windows(plan, batch, target)
             if validation_data is not None:
-                self._check_windows(plan, *parts[0][1])
+                self._check_windows(plan, *parts[0][1][:2])
             self._fit_targets(shared[1], plan.model)
             found = []
             for number, (part, held) in enumerate(parts):
@@ -141,17 +165,18 @@ class RFormerEstimator(FittedEstimator):
         return Path(self.run_dir)
 
     def _parts(
-        self, batch: Series, target: Tensor, groups: Any, seed: int
+        self, batch: Series, target: Tensor, weight: Tensor | None, groups: Any, seed: int
     ) -> list[tuple[Part, Part]]:
         """Training and validation part of each member."""
         classes: npt.NDArray[np.int64] | None = target.numpy()
-        if self._task != "classification" or target.dim() > 1:
+        if self.task != "classification" or target.dim() > 1:
             # Series of which something is known give their share, as a class would.
             some = is_known(target).flatten(1).any(dim=1).long()
             classes = some.numpy() if 0 < int(some.sum()) < len(some) else None
         parts, self.validation_index_ = parts_of(
             batch,
             target,
+            weight,
             members=self.members,
             fraction=self.validation,
             seed=seed,
@@ -170,12 +195,12 @@ class RFormerEstimator(FittedEstimator):
                 f"there are targets for {target.shape[1]} windows, but the series with most "
                 f"windows has {most}"
             )
-        if isinstance(plan.encoder, SampleEncoder | PathEncoder) and plan.train.augment.drop[1] > 0:
+        if isinstance(plan.encoder, SampleEncoder | PathEncoder) and plan.train.drop[1] > 0:
             raise InputError(
                 "targets of each sample cannot be used while samples are dropped; set drop=0"
             )
         rule = plan.encoder.config.rule.rule if isinstance(plan.encoder, Tokenizer) else "points"
-        if plan.train.augment.warp > 0 and rule not in ("count", "points"):
+        if plan.train.warp > 0 and rule not in ("count", "points"):
             how = "a duration" if rule == "duration" else "cut times"
             raise InputError(
                 f"warp moves the series but not windows by {how}, so targets of each window would "
@@ -184,26 +209,44 @@ class RFormerEstimator(FittedEstimator):
 
     def _plan(self, batch: Series, target: Tensor) -> Plan:
         """Encoder and configurations, from the options and the training series."""
-        series, tokenizer = planned_on(batch, self._changed_options(), self._kind_name())
+        series, tokenizer = planned_on(batch, self._changed_tokens(), self.kind)
         return plan_of(
-            self.get_params(deep=False),
-            self._kind_name(),
+            Requested(
+                tokens=self._token_options(),
+                model=self.groups["model"](**self._options("model")),
+                causal=bool(self.causal),
+            ),
+            self.kind,
             series,
             target,
-            output={"task": self._task} | self._output_options(target),
+            train=self._train_config,
+            output={"task": self.task} | self._output_options(target),
             rate_unit=self._rate_unit(),
             tokenizer=tokenizer,
         )
 
-    def _changed_options(self) -> list[str]:
-        """Names of the options that are not as usual."""
-        usual = type(self)().get_params(deep=False)
-        wishes = self.get_params(deep=False)
-        return [name for name, wish in wishes.items() if repr(wish) != repr(usual[name])]
+    @property
+    def _train_config(self) -> TrainConfig:
+        return TrainConfig(**self._options("training"), device=self.device)
+
+    def _token_options(self) -> dict[str, Any]:
+        """Options of the tokens, "auto" where the series decide."""
+        found = {"static": self.static}
+        if "tokens" not in self.groups:
+            return found
+        usual = {name: self._usual("tokens", name) for name in TokenConfig.options()}
+        return usual | found | self._options("tokens") | {"context": self.context}
+
+    def _changed_tokens(self) -> list[str]:
+        """Options of the tokens that are not as usual."""
+        found = self._changed("tokens") if "tokens" in self.groups else []
+        usual = inspect.signature(type(self)).parameters
+        others = [name for name in ("static", "context", "causal") if name in usual]
+        return found + [n for n in others if repr(getattr(self, n)) != repr(usual[n].default)]
 
     def _warn_of_little(self, batch: Series) -> None:
         """Say in words what goes through but can hardly be meant."""
-        classes = getattr(self, "classes_", None) if self._task == "classification" else None
+        classes = getattr(self, "classes_", None) if self.task == "classification" else None
         text = ""
         if len(batch) == 1:
             text = "there is one series only: a model can do little more than learn it by heart"
@@ -212,41 +255,30 @@ class RFormerEstimator(FittedEstimator):
         if text:
             warnings.warn(text, UserWarning, stacklevel=4)
 
-    def _warn_of_unused(self) -> None:
-        """Name the options that were changed although the model has no use for them."""
-        unused = unused_options(self._kind_name(), self._changed_options())
-        if unused:
-            own = [name for name in unused if name in options_of_kind(self._kind_name())]
-            hint = f"; its own {', '.join(own)} is set by model_options" if own else ""
-            warnings.warn(
-                f"the model {self._kind_name()!r} does not use {', '.join(unused)}: what you set "
-                f"changes nothing{hint}",
-                UserWarning,
-                stacklevel=4,
-            )
-
     def _train(
         self, plan: Plan, part: Part, held: Part, seed: int, run_dir: Path | None
     ) -> tuple[Predictor, list[dict[str, Any]]]:
         """One model, trained and calibrated, and the record of its training."""
-        (series, target), (held_series, held_target) = part, held
+        (series, target, weight), (held_series, held_target, held_weight) = part, held
         encoder = plan.encoder
         config = plan.train.model_copy(update={"seed": seed})
         model = plan.kind.model(plan.model)
         source = source_of(
-            encoder, series, target, config, readers=whole_number(self.readers, "readers", 0),
+            encoder, series, target, config, readers=config.readers, weight=weight,
             rate_like=self._rate_like, to_target=self._to_loss, threads=1,
         )  # fmt: skip
         model.fit_scaling(source.sample(_FOR_SCALING) | least_scale_of(encoder))
-        self._weight = self._class_weight(target)
-        if self._task == "classification":
-            counts = class_counts(target, plan.model.n_outputs)
+        self._weight, self._held_weight = self._class_weight(target, weight), None
+        if self.task == "classification":
+            counts = class_counts(target, plan.model.n_outputs, weight)
             frequency = counts if self._weight is None else counts * self._weight
             if frequency.sum() > 0:
                 model.fit_prior(frequency / frequency.sum())
         valid = None
         if len(held_series):
             valid = self._validation_inputs(encoder, held_series, held_target, config, seed)
+            if held_weight is not None:
+                self._held_weight = held_weight.repeat(len(valid[1]) // len(held_series))
             if not any_known(valid[1], valid[0], per_series=self._axes_per_series):
                 valid = None
                 warnings.warn(
@@ -266,8 +298,10 @@ class RFormerEstimator(FittedEstimator):
             self._weight,
             training_key(
                 series, target, held_series, held_target, config, encoder, plan.model,
+                *(part for part in (weight, held_weight) if part is not None),
                 repr((self._metric(), getattr(self, "class_weight", None))),
             ),
+            self._held_weight,
         )  # fmt: skip
         team = current_team()
         if run_dir is not None:
@@ -275,8 +309,7 @@ class RFormerEstimator(FittedEstimator):
         try:
             history = train(
                 model, data, config, run_dir=run_dir, resume=bool(self.resume),
-                verbose=bool(self.verbose), tensorboard=bool(self.tensorboard),
-                after_epoch=self.after_epoch,
+                verbose=bool(self.verbose), tensorboard=config.tensorboard,
             )  # fmt: skip
         finally:
             source.close()
@@ -296,10 +329,10 @@ class RFormerEstimator(FittedEstimator):
         trained with dropping, each with a fixed seed.
         """
         if isinstance(held, StoredSeries):
-            if held.tokenizer == encoder and config.augment.drop[1] == 0:
+            if held.tokenizer == encoder and config.drop[1] == 0:
                 return tensors(held.inputs(slice(None))), self._to_loss(target)
             held = held[:]
-        low, high = config.augment.drop
+        low, high = config.drop
         rates = [0.0] if high == 0 else [low, (low + high) / 2, high]
         found = [encoder.encode(held, drop=r, seed=seed + 1 + i) for i, r in enumerate(rates)]
         inputs = join(found)
@@ -308,4 +341,10 @@ class RFormerEstimator(FittedEstimator):
     def _facts(self, part: Series) -> dict[str, Any]:
         from roughformer import __version__
 
-        return {"roughformer": __version__, "trained_on": len(part), "task": self._task}
+        return {"roughformer": __version__, "trained_on": len(part), "task": self.task}
+
+
+def _some(groups: Any, used: npt.NDArray[np.int64], n: int) -> Any:
+    """The groups of the series that are used; what has another length is refused later."""
+    groups = np.asarray(groups)
+    return groups[used] if groups.shape == (n,) else groups

@@ -1,7 +1,7 @@
-"""RFormerClassifier."""
+"""What every trained classifier does, whatever its model."""
 
 from collections.abc import Mapping
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -14,175 +14,21 @@ from torch.nn import functional as F
 from roughformer.calibration import fit_temperature
 from roughformer.errors import InputError
 from roughformer.estimators.aims import class_counts
-from roughformer.estimators.base import RFormerEstimator
-from roughformer.lifts import View
+from roughformer.estimators.base import TrainedEstimator
 from roughformer.model.outputs import OutputConfig
 from roughformer.predictor import Predictor
 from roughformer.targets import ClassTargets, check_all_known, known_labels, share_equal
 from roughformer.train.metrics import check_metric, classification_scores
 from roughformer.train.source import Inputs
 
-__all__ = ["RFormerClassifier"]
+__all__ = ["TrainedClassifier"]
 
 
-class RFormerClassifier(ClassifierMixin, RFormerEstimator):  # type: ignore[misc]
-    """Classify irregular, ragged, incomplete multichannel series with a Rough Transformer.
+class TrainedClassifier(ClassifierMixin, TrainedEstimator):  # type: ignore[misc]
+    """A classifier of series, whatever its model."""
 
-    >>> model = RFormerClassifier(drop=(0.0, 0.8)).fit(X, y, times=times)  # doctest: +SKIP
-    >>> model.predict_proba(X_new, times=times_new)  # doctest: +SKIP
-
-    Tokens
-        ``model``: "rformer", or a baseline ("transformer", "gru", "ode-rnn", "neural-cde",
-        "neural-rde", "state-space") with the same options of training, which reads the samples
-        and of the options below uses ``static`` only; ``model_options``: those that only this
-        model has;
-        ``windows`` a count, ``rf.Windows`` or cut times; ``depth`` of the signatures; ``views``
-        of the path up to each window's end and of the window; ``time``, ``lags``, ``counts``,
-        ``basepoint``, ``clock``: lifts; ``observations``: words of each channel's own observations,
-        for series that are mostly missing; ``spectrum``: of the whole path (``"linear"``,
-        ``"log"``, options, None); ``static``: names of static covariates to use (none by default,
-        because they may hold the answer); ``logsignature=True``: fewer words of the same
-        knowledge. "auto" chooses by the sizes of the training series.
-    Model
-        ``d_model``, ``n_heads``, ``n_layers``, ``dropout``, ``input_dropout``, ``pooling``;
-        ``wide``, ``wide_dropout``: small networks of that width from the last token to answers
-        of their own; ``scaling``: of features, ``"standard"``, by ``"rank"`` or ``"none"``;
-        ``causal=True`` predicts at every window end from the past only (``predict_windows``),
-        from the last ``context`` windows (None: all since the start).
-    Training
-        ``epochs``, ``batch_size``, ``learning_rate``, ``weight_decay``, ``schedule``,
-        ``patience``, ``max_seconds`` (stop then, the schedule compressed to it);
-        ``validation``: share of the series (whole groups, if ``fit`` is given ``groups``) that
-        decides by ``metric`` which weights are kept, and on which probabilities are calibrated;
-        ``members`` > 1: so many models, each validated on another part, answer as one; they
-        share the encoder (names, units, ranges) and the scale of a regression's targets, which
-        are taken from all series, weights and scaling of features are each member's own;
-        ``drop`` (a share or a range of shares of the points), ``jitter``, ``channel_dropout``,
-        ``warp``: augmentation, drawn for each batch, or ``draws`` times for all;
-        ``label_smoothing``, ``class_weight`` ("balanced", or label -> weight), also of the
-        validation part.
-    Running
-        ``device``, ``n_jobs`` threads, ``precision``, ``compile``; ``readers``: processes that
-        read a store (0: a thread does); ``random_state``: the same
-        whole number gives the same model; ``run_dir``, ``resume``, ``tensorboard``, ``verbose``.
-
-    After ``fit``: ``classes_``, ``history_`` (one record an epoch), ``predictor_``.
-    """
-
-    _task = "classification"
-    _rate_like = False
-
-    def __init__(
-        self,
-        *,
-        model: str = "rformer",
-        model_options: dict[str, Any] | None = None,
-        windows: Any = "auto",
-        depth: int | Literal["auto"] = "auto",
-        views: tuple[View, ...] = ("global", "local"),
-        logsignature: bool = False,
-        time: Literal["unit", "span", "none"] = "unit",
-        lags: float | tuple[float, ...] = (),
-        counts: bool = False,
-        basepoint: bool | Literal["auto"] = "auto",
-        clock: int | Literal["auto"] = "auto",
-        observations: bool | Literal["auto"] = "auto",
-        spectrum: Any = "auto",
-        static: tuple[str, ...] = (),
-        d_model: int = 64,
-        n_heads: int = 4,
-        n_layers: int = 1,
-        dropout: float = 0.1,
-        input_dropout: float = 0.0,
-        wide: int | Literal["auto"] = "auto",
-        wide_dropout: float = 0.5,
-        scaling: Literal["auto", "standard", "rank", "none"] = "auto",
-        pooling: Literal["mean", "attention", "last"] = "mean",
-        causal: bool = False,
-        context: int | Literal["auto"] | None = "auto",
-        epochs: int = 60,
-        batch_size: int = 32,
-        learning_rate: float = 2e-3,
-        weight_decay: float = 0.01,
-        schedule: Literal["onecycle", "cosine", "constant"] = "onecycle",
-        patience: int | None = 20,
-        max_seconds: float | None = None,
-        validation: float = 0.2,
-        members: int = 1,
-        metric: str = "auto",
-        drop: float | tuple[float, float] = 0.0,
-        jitter: float = 0.0,
-        channel_dropout: float = 0.0,
-        warp: float = 0.0,
-        draws: int = 0,
-        label_smoothing: float = 0.0,
-        class_weight: Literal["balanced"] | dict[Any, float] | None = None,
-        calibrate: bool = True,
-        precision: Literal["float32", "bfloat16"] = "float32",
-        compile: bool = False,
-        device: Literal["auto", "cpu", "cuda", "mps"] = "auto",
-        n_jobs: int | None = None,
-        readers: int = 0,
-        random_state: Any = None,
-        run_dir: Any = None,
-        resume: bool = False,
-        tensorboard: bool = False,
-        verbose: int = 0,
-    ) -> None:
-        """Keep the parameters as given, as scikit-learn wants it; see the class."""
-        self.model = model
-        self.model_options = model_options
-        self.windows = windows
-        self.depth = depth
-        self.views = views
-        self.logsignature = logsignature
-        self.time = time
-        self.lags = lags
-        self.counts = counts
-        self.basepoint = basepoint
-        self.clock = clock
-        self.observations = observations
-        self.spectrum = spectrum
-        self.static = static
-        self.d_model = d_model
-        self.n_heads = n_heads
-        self.n_layers = n_layers
-        self.dropout = dropout
-        self.input_dropout = input_dropout
-        self.wide = wide
-        self.wide_dropout = wide_dropout
-        self.scaling = scaling
-        self.pooling = pooling
-        self.causal = causal
-        self.context = context
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.schedule = schedule
-        self.patience = patience
-        self.max_seconds = max_seconds
-        self.validation = validation
-        self.members = members
-        self.metric = metric
-        self.drop = drop
-        self.jitter = jitter
-        self.channel_dropout = channel_dropout
-        self.warp = warp
-        self.draws = draws
-        self.label_smoothing = label_smoothing
-        self.class_weight = class_weight
-        self.calibrate = calibrate
-        self.precision = precision
-        self.compile = compile
-        self.device = device
-        self.n_jobs = n_jobs
-        self.readers = readers
-        self.random_state = random_state
-        self.run_dir = run_dir
-        self.resume = resume
-        self.tensorboard = tensorboard
-        self.verbose = verbose
+    task = "classification"
+    class_weight: Any
 
     def fit(
         self,
@@ -195,20 +41,42 @@ class RFormerClassifier(ClassifierMixin, RFormerEstimator):  # type: ignore[misc
         columns: Mapping[str, Any] | None = None,
         groups: Any = None,
         validation_data: tuple[Any, ...] | None = None,
+        sample_weight: Any = None,
     ) -> Self:
-        """Learn from series ``X`` (anything ``SeriesBatch.of`` takes) and labels ``y (B,)``.
+        """Learn from labelled series.
 
-        A causal model also takes ``y (B, L)``: a label for each window; NaN, None, pandas.NA and
-        what a masked array masks is not known and counts nowhere: so do windows
-        that shorter series do not have. ``groups (B,)``: no group is both trained on and validated
-        on. ``validation_data``: ``(X, y)`` or ``(X, y, times)`` instead of a part of the training
-        series. ``layout``: ``"time_first"``, arrays are ``(B, L, C)``, or ``"channels_first"``,
-        ``(B, C, L)``; None is time first where that is no guess. ``columns``: what the columns of a
-        table mean, by the argument names of ``SeriesBatch.from_table``; others are guessed as by
-        ``SeriesBatch.of``, and ``predict`` reads tables in the same way. ``y`` and ``groups`` of
-        pandas are aligned by their index with the ids of the series.
+        Parameters
+        ----------
+        X : SeriesBatch, array or list of arrays
+            Series: anything ``SeriesBatch.of`` takes.
+        y : array-like (B,) or (B, L), optional
+            Labels; a causal model also takes one for each window, where NaN, None, pandas.NA and
+            masked entries are unknown and count nowhere. Not given: the labels of ``X``.
+        times : array-like, optional
+            Times of the samples; one unit apart if not given.
+        lengths : array-like of int, optional
+            Lengths of padded series.
+        layout : {"time_first", "channels_first"}, optional
+            Whether arrays are ``(B, L, C)`` or ``(B, C, L)``; if not given, time first where that
+            is no guess.
+        columns : mapping, optional
+            What the columns of a table mean, by the argument names of ``SeriesBatch.from_table``;
+            others are guessed, and ``predict`` reads tables in the same way.
+        groups : array-like (B,), optional
+            No group is both trained on and validated on.
+        validation_data : tuple, optional
+            ``(X, y)`` or ``(X, y, times)`` instead of a part of the training series.
+        sample_weight : array-like (B,), optional
+            Weights of the series in the loss, the class prior and the validation scores. A series
+            of weight 0 is left out.
+
+        Returns
+        -------
+        self
         """
-        return self._fit(X, y, times, lengths, layout, columns, groups, validation_data)
+        return self._fit(
+            X, y, times, lengths, layout, columns, groups, validation_data, sample_weight
+        )
 
     def predict_proba(
         self,
@@ -218,14 +86,50 @@ class RFormerClassifier(ClassifierMixin, RFormerEstimator):  # type: ignore[misc
         *,
         layout: str | None = None,
     ) -> npt.NDArray[np.float64]:
-        """Calibrated probabilities ``(B, K)``, in the order of ``classes_``."""
+        """Predict calibrated probabilities.
+
+        Parameters
+        ----------
+        X : SeriesBatch, array or list of arrays
+            Series: anything ``SeriesBatch.of`` takes.
+        times : array-like, optional
+            Times of the samples; one unit apart if not given.
+        lengths : array-like of int, optional
+            Lengths of padded series.
+        layout : {"time_first", "channels_first"}, optional
+            Whether arrays are ``(B, L, C)`` or ``(B, C, L)``; if not given, time first where that
+            is no guess.
+
+        Returns
+        -------
+        ndarray (B, K)
+            Probabilities, in the order of ``classes_``.
+        """
         found: npt.NDArray[np.float64] = self._run("probabilities", X, times, lengths, layout)
         return found
 
     def predict(
         self, X: Any, times: Any = None, lengths: Any = None, *, layout: str | None = None
     ) -> npt.NDArray[Any]:
-        """The most probable class of each series ``(B,)``."""
+        """Predict the most probable class of each series.
+
+        Parameters
+        ----------
+        X : SeriesBatch, array or list of arrays
+            Series: anything ``SeriesBatch.of`` takes.
+        times : array-like, optional
+            Times of the samples; one unit apart if not given.
+        lengths : array-like of int, optional
+            Lengths of padded series.
+        layout : {"time_first", "channels_first"}, optional
+            Whether arrays are ``(B, L, C)`` or ``(B, C, L)``; if not given, time first where that
+            is no guess.
+
+        Returns
+        -------
+        ndarray (B,)
+            Class labels.
+        """
         best = self.predict_proba(X, times, lengths, layout=layout).argmax(axis=1)
         return np.asarray(self.classes_[best])
 
@@ -238,8 +142,26 @@ class RFormerClassifier(ClassifierMixin, RFormerEstimator):  # type: ignore[misc
         *,
         layout: str | None = None,
     ) -> float:
-        """Share of series whose class is predicted right, for labels ``y (B,)``; None: those of
-        the series themselves.
+        """Compute the accuracy.
+
+        Parameters
+        ----------
+        X : SeriesBatch, array or list of arrays
+            Series: anything ``SeriesBatch.of`` takes.
+        y : array-like (B,), optional
+            Labels. Not given: the labels of ``X``.
+        times : array-like, optional
+            Times of the samples; one unit apart if not given.
+        lengths : array-like of int, optional
+            Lengths of padded series.
+        layout : {"time_first", "channels_first"}, optional
+            Whether arrays are ``(B, L, C)`` or ``(B, C, L)``; if not given, time first where that
+            is no guess.
+
+        Returns
+        -------
+        float
+            Share of the series whose class is predicted right.
         """
         batch, y = self._labelled(X, y, times, lengths, layout)
         predicted = self.predict(batch)
@@ -268,7 +190,7 @@ class RFormerClassifier(ClassifierMixin, RFormerEstimator):  # type: ignore[misc
             raise InputError("labels must not be NaN or infinite; leave such series out")
         if (np.array(floats) != np.round(floats)).any():
             raise InputError(
-                "Unknown label type: continuous numbers are no classes; use RFormerRegressor"
+                "Unknown label type: continuous numbers are no classes; use a regressor"
             )
         self._targets = ClassTargets.fit(labels)
         self.classes_ = self._targets.labels
@@ -303,15 +225,15 @@ class RFormerClassifier(ClassifierMixin, RFormerEstimator):  # type: ignore[misc
         return target
 
     def _metric(self) -> str:
-        return check_metric(self.metric, self._task)
+        return check_metric(self.metric, self.task)
 
-    def _class_weight(self, target: Tensor) -> Tensor | None:
+    def _class_weight(self, target: Tensor, sample_weight: Tensor | None = None) -> Tensor | None:
         wish = self.class_weight
         if wish is None:
             return None
         k = len(self.classes_)
         if wish == "balanced":
-            counts = class_counts(target, k).double()
+            counts = class_counts(target, k, sample_weight).double()
             return (counts.sum() / (k * counts.clamp(min=1))).float()
         if not isinstance(wish, dict):
             raise InputError(f"class_weight must be None, 'balanced' or a dict, got {wish!r}")
@@ -323,22 +245,33 @@ class RFormerClassifier(ClassifierMixin, RFormerEstimator):  # type: ignore[misc
     def _scores(
         self, predictor: Predictor, output: Tensor, aim: Tensor, valid: tuple[Inputs, Tensor] | None
     ) -> dict[str, float]:
+        weight = self._weights_at(aim, valid)
         output, aim = self._at_targets(output, aim, valid)
-        output, aim = output[aim >= 0], aim[aim >= 0]
-        scores = classification_scores(output.double().softmax(dim=-1).numpy(), aim.numpy())
+        known = aim >= 0
+        weight = None if weight is None else weight[known]
+        output, aim = output[known], aim[known]
+        scores = classification_scores(
+            output.double().softmax(dim=-1).numpy(),
+            aim.numpy(),
+            None if weight is None else weight.numpy(),
+        )
         if self._weight is not None:
             # Weights decide which model is kept as they decide what is learned.
-            loss = F.cross_entropy(output.double(), aim, self._weight.double())
-            scores["log_loss"] = float(loss)
+            classes = self._weight.double()
+            loss = F.cross_entropy(output.double(), aim, classes, reduction="none")
+            each = classes[aim] if weight is None else classes[aim] * weight
+            loss = loss if weight is None else loss * weight
+            scores["log_loss"] = float(loss.sum() / each.sum())
         return scores
 
     def _calibrate(self, predictor: Predictor, inputs: Inputs, aim: Tensor) -> float:
-        if not self.calibrate:
+        if not self._train_config.calibrate:
             return 1.0
         from roughformer.model.inference import run_model
 
         output = run_model(predictor.model, inputs, predictor.device)
-        return fit_temperature(*self._at_targets(output, aim, (inputs, aim)), self._weight)
+        weight = self._weights_at(aim, (inputs, aim))
+        return fit_temperature(*self._at_targets(output, aim, (inputs, aim)), self._weight, weight)
 
     def _readable(self, output: Tensor) -> npt.NDArray[np.float64]:
         found = (output / self.predictor_.calibration).double().softmax(dim=-1)

@@ -2,17 +2,18 @@
 
 import os
 from abc import abstractmethod
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from roughformer.errors import CheckpointError, InputError
 from roughformer.estimators.inputs import aligned, as_series
+from roughformer.estimators.parameters import GroupedParameters
 from roughformer.estimators.presets import preset
 from roughformer.estimators.stored import from_plain, to_plain
 from roughformer.explain import Explanation, explain
+from roughformer.kinds import kind_of_model
 from roughformer.predictor import Predictor
 from roughformer.series import SeriesBatch
 from roughformer.threads import using_threads
@@ -20,22 +21,39 @@ from roughformer.threads import using_threads
 __all__ = ["FittedEstimator"]
 
 
-class FittedEstimator(BaseEstimator):  # type: ignore[misc]
+class FittedEstimator(GroupedParameters):
     """An estimator around a ``predictor_``, which fitting or loading gives it."""
 
-    _task: Literal["classification", "regression"]
+    kind: ClassVar[str]  # of the model, as ``roughformer.kinds`` names it
+    task: Literal["classification", "regression"]
     predictor_: Predictor
     history_: list[dict[str, Any]]  # one record an epoch; empty when loaded
 
     @classmethod
     def from_preset(cls, name: str, **changes: Any) -> Self:
-        """``"default"``, or ``"paper"``: the paper's own choices, for its sine task (classifier)
-        or for heart rate (regressor).
+        """Make an estimator with the parameters of a preset.
 
-        The paper's: 75 windows, rate 1e-3, time as the only lift; depth 2 and both views for
-        sines, depth 4 and the local view for heart rate.
+        Parameters
+        ----------
+        name : {"default", "paper"}
+            "paper" has the paper's own choices, for its sine task (classifier) or for heart rate
+            (regressor): 75 windows, learning rate 1e-3, time as the only lift; depth 2 and both
+            views for sines, depth 4 and the local view for heart rate.
+        **changes
+            Parameters that differ from the preset. Options of groups may be given by their own
+            names: ``clock=8`` is ``tokens__clock=8``.
+
+        Returns
+        -------
+        estimator
+            Not fitted.
         """
-        return cls(**(preset(name, cls._task) | changes))
+        return cls.from_settings(cls.preset_settings(name) | cls.settings(changes))
+
+    @classmethod
+    def preset_settings(cls, name: str) -> dict[str, Any]:
+        """The settings of a preset that differ from the defaults."""
+        return cls.settings(preset(name, cls.task))
 
     @abstractmethod
     def _readable(self, output: Tensor) -> Any:
@@ -77,8 +95,24 @@ class FittedEstimator(BaseEstimator):  # type: ignore[misc]
     def predict_windows(
         self, X: Any, times: Any = None, lengths: Any = None, *, layout: str | None = None
     ) -> Any:
-        """A causal model's prediction at the end of each window: a list with, for each series,
-        (times of the window ends ``(L,)``, predictions ``(L, ...)``).
+        """Predict at the end of each window, with a causal model.
+
+        Parameters
+        ----------
+        X : SeriesBatch, array or list of arrays
+            Series: anything ``SeriesBatch.of`` takes.
+        times : array-like, optional
+            Times of the samples; one unit apart if not given.
+        lengths : array-like of int, optional
+            Lengths of padded series.
+        layout : {"time_first", "channels_first"}, optional
+            Whether arrays are ``(B, L, C)`` or ``(B, C, L)``; if not given, time first where that
+            is no guess.
+
+        Returns
+        -------
+        list of (ndarray (L,), ndarray (L, ...))
+            For each series the times of the window ends and the predictions there.
         """
         batch = self._series(X, times, lengths, layout)
         if not self.predictor_.outputs.causal:
@@ -99,34 +133,79 @@ class FittedEstimator(BaseEstimator):  # type: ignore[misc]
         n_words: int | None = 20,
         target: Any = None,
     ) -> list[Explanation]:
-        """Which windows, channels and words drove each prediction; see ``roughformer.explain``.
+        """Explain which windows, channels and words drove each prediction.
 
-        ``target``: the class to explain (None: the predicted one), or the number of a target of a
-        regression with several. ``n_words``: how many words are told, None: all.
+        Parameters
+        ----------
+        X : SeriesBatch, array or list of arrays
+            Series: anything ``SeriesBatch.of`` takes.
+        times : array-like, optional
+            Times of the samples; one unit apart if not given.
+        lengths : array-like of int, optional
+            Lengths of padded series.
+        layout : {"time_first", "channels_first"}, optional
+            Whether arrays are ``(B, L, C)`` or ``(B, C, L)``; if not given, time first where that
+            is no guess.
+        n_words : int or None, default 20
+            Number of words to tell; None: all.
+        target : label or int, optional
+            The class to explain (not given: the predicted one), or the index of a target of a
+            regression with several.
+
+        Returns
+        -------
+        list of Explanation
+            One for each series; see ``roughformer.explain``.
         """
         batch = self._series(X, times, lengths, layout)
         with using_threads(self.n_jobs):
             return explain(self.predictor_, batch, n_words=n_words, target=target)
 
     def save(self, directory: str | os.PathLike[str]) -> None:
-        """A directory with the trained model; ``load`` reads it, no pickle is involved."""
+        """Save the trained model; ``load`` reads it, no pickle is involved.
+
+        Parameters
+        ----------
+        directory : path-like
+            Directory to write.
+        """
         check_is_fitted(self, "predictor_")
         _check_directory(directory)
-        self.predictor_.facts["parameters"] = to_plain(self.get_params())
+        self.predictor_.facts["parameters"] = to_plain(self.get_params(deep=False))
         self.predictor_.save(directory)
 
     @classmethod
     def load(cls, directory: str | os.PathLike[str], device: str = "cpu") -> Self:
-        """A fitted estimator from a directory that ``save`` or a training run wrote."""
+        """Load a fitted estimator.
+
+        Parameters
+        ----------
+        directory : path-like
+            Directory that ``save`` or a training run wrote.
+        device : str, default "cpu"
+            Where the model is to run.
+
+        Returns
+        -------
+        estimator
+            Fitted, with the parameters that it was saved with.
+        """
         _check_directory(directory)
         predictor = Predictor.load(directory, device)
-        if predictor.facts.get("task") != cls._task:
+        if predictor.facts.get("task") != cls.task:
             raise InputError(
                 f"{os.fspath(directory)} holds a model for {predictor.facts.get('task')}, "
-                f"not for {cls._task}"
+                f"not for {cls.task}"
+            )
+        kind = kind_of_model(predictor.model)
+        if kind != cls.kind:
+            raise InputError(
+                f"{os.fspath(directory)} holds a model of the kind {kind!r}, and {cls.__name__} is "
+                f"for the kind {cls.kind!r}; load it with the estimator that saved it"
             )
         try:
-            given = from_plain(predictor.facts.get("parameters", {}), cls().get_params())
+            known = cls().get_params(deep=False)
+            given = from_plain(predictor.facts.get("parameters", {}), known, cls.groups)
         except (AttributeError, TypeError, ValueError) as error:
             raise CheckpointError(
                 f"{os.fspath(directory)} holds parameters that this version of roughformer cannot "

@@ -14,6 +14,8 @@ __all__ = ["training_key"]
 # Raised when series come in another order, or are changed by other draws: a training that goes on
 # in the middle of an epoch would see some of them twice.
 _ORDER = 2
+# Options that change nothing in the state of a training.
+_NO_MATTER = {"save_seconds", "readers", "tensorboard", "calibrate"}
 
 
 def training_key(*parts: Any) -> str:
@@ -33,6 +35,5 @@ def training_key(*parts: Any) -> str:
         elif isinstance(part, Tensor):
             digest.update(part.contiguous().numpy().tobytes())
         else:
-            # How often the state is saved changes nothing in it.
-            digest.update(part.model_dump_json(exclude={"save_seconds"}).encode())
+            digest.update(part.model_dump_json(exclude=_NO_MATTER).encode())
     return digest.hexdigest()

@@ -18,7 +18,7 @@ from roughformer.train.split import fold_validation
 __all__ = ["Part", "Series", "held_series", "parts_of"]
 
 Series = SeriesBatch | StoredSeries
-Part = tuple[Series, Tensor]  # series and their targets
+Part = tuple[Series, Tensor, Tensor | None]  # series, their targets and their weights
 _MOST_HELD = 4096  # series of a store that validate: they are in memory
 
 
@@ -47,6 +47,7 @@ def held_series(
 def parts_of(
     batch: Series,
     target: Tensor,
+    weight: Tensor | None,
     *,
     members: Any,
     fraction: Any,
@@ -72,7 +73,8 @@ def parts_of(
 
     def part(which: npt.NDArray[np.int64]) -> Part:
         some = batch.part(which) if isinstance(batch, StoredSeries) else batch[which]
-        return some, target[torch.from_numpy(which)]
+        places = torch.from_numpy(which)
+        return some, target[places], None if weight is None else weight[places]
 
     held = np.concatenate([outside for _, outside in splits])
     return [(part(inside), part(outside)) for inside, outside in splits], held

@@ -1,7 +1,7 @@
-"""RFormerRegressor."""
+"""What every trained regressor does, whatever its model."""
 
 from collections.abc import Mapping
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -11,179 +11,33 @@ from sklearn.metrics import r2_score
 from torch import Tensor
 
 from roughformer.calibration import fit_deviation_factor
-from roughformer.checks import real_number
 from roughformer.errors import InputError
-from roughformer.estimators.base import RFormerEstimator
-from roughformer.lifts import View
+from roughformer.estimators.base import TrainedEstimator
 from roughformer.model.outputs import OutputConfig, deviation_of, point_of
 from roughformer.predictor import Predictor
-from roughformer.targets import NumberTargets, check_numbers, check_rates
+from roughformer.targets import NumberTargets, check_numbers
 from roughformer.train.metrics import check_metric, regression_scores
 from roughformer.train.source import Inputs
 
-__all__ = ["RFormerRegressor"]
+__all__ = ["TrainedRegressor"]
 
 
-class RFormerRegressor(RegressorMixin, RFormerEstimator):  # type: ignore[misc]
-    """Predict numbers from irregular, ragged, incomplete multichannel series.
-
-    Parameters are those of ``RFormerClassifier`` without those of classes, and
-
-    uncertainty
-        ``"gaussian"``: ``predict(X, return_std=True)``; ``"quantile"``: ``predict_quantiles(X)``
-        at the levels ``quantiles``.
-    rate_like, rate_unit
-        The target is a rate, per unit of time (a heart rate, a frequency), and ``warp`` scales it
-        along with time. ``model="rformer"`` is then a ``TempoFormer``: spectra of windows on a
-        logarithmic axis, where another tempo is a shift, attention over the windows, and a
-        histogram over rates, which tells a standard deviation too. ``rate_unit``: turns per unit
-        of time of a target of 1, e.g. 1/60 for beats per minute and times in seconds.
-    calibrate
-        Standard deviations are scaled to fit the validation part.
+class TrainedRegressor(RegressorMixin, TrainedEstimator):  # type: ignore[misc]
+    """A regressor of series, whatever its model.
 
     Targets may be ``(B,)`` or ``(B, m)``; NaN, None, pandas.NA and what a masked array masks is
     not known and counts nowhere.
     """
 
-    _task = "regression"
-
-    def __init__(
-        self,
-        *,
-        model: str = "rformer",
-        model_options: dict[str, Any] | None = None,
-        windows: Any = "auto",
-        depth: int | Literal["auto"] = "auto",
-        views: tuple[View, ...] = ("global", "local"),
-        logsignature: bool = False,
-        time: Literal["unit", "span", "none"] = "unit",
-        lags: float | tuple[float, ...] = (),
-        counts: bool = False,
-        basepoint: bool | Literal["auto"] = "auto",
-        clock: int | Literal["auto"] = "auto",
-        observations: bool | Literal["auto"] = "auto",
-        spectrum: Any = "auto",
-        static: tuple[str, ...] = (),
-        d_model: int = 64,
-        n_heads: int = 4,
-        n_layers: int = 1,
-        dropout: float = 0.1,
-        input_dropout: float = 0.0,
-        wide: int | Literal["auto"] = "auto",
-        wide_dropout: float = 0.5,
-        scaling: Literal["auto", "standard", "rank", "none"] = "auto",
-        pooling: Literal["mean", "attention", "last"] = "mean",
-        causal: bool = False,
-        context: int | Literal["auto"] | None = "auto",
-        epochs: int = 60,
-        batch_size: int = 32,
-        learning_rate: float = 2e-3,
-        weight_decay: float = 0.01,
-        schedule: Literal["onecycle", "cosine", "constant"] = "onecycle",
-        patience: int | None = 20,
-        max_seconds: float | None = None,
-        validation: float = 0.2,
-        members: int = 1,
-        metric: str = "auto",
-        drop: float | tuple[float, float] = 0.0,
-        jitter: float = 0.0,
-        channel_dropout: float = 0.0,
-        warp: float = 0.0,
-        draws: int = 0,
-        uncertainty: Literal["none", "gaussian", "quantile"] = "none",
-        quantiles: tuple[float, ...] = (0.1, 0.5, 0.9),
-        rate_like: bool = False,
-        rate_unit: float = 1.0,
-        calibrate: bool = True,
-        precision: Literal["float32", "bfloat16"] = "float32",
-        compile: bool = False,
-        device: Literal["auto", "cpu", "cuda", "mps"] = "auto",
-        n_jobs: int | None = None,
-        readers: int = 0,
-        random_state: Any = None,
-        run_dir: Any = None,
-        resume: bool = False,
-        tensorboard: bool = False,
-        verbose: int = 0,
-    ) -> None:
-        """Keep the parameters as given, as scikit-learn wants it; see the class."""
-        self.model = model
-        self.model_options = model_options
-        self.windows = windows
-        self.depth = depth
-        self.views = views
-        self.logsignature = logsignature
-        self.time = time
-        self.lags = lags
-        self.counts = counts
-        self.basepoint = basepoint
-        self.clock = clock
-        self.observations = observations
-        self.spectrum = spectrum
-        self.static = static
-        self.d_model = d_model
-        self.n_heads = n_heads
-        self.n_layers = n_layers
-        self.dropout = dropout
-        self.input_dropout = input_dropout
-        self.wide = wide
-        self.wide_dropout = wide_dropout
-        self.scaling = scaling
-        self.pooling = pooling
-        self.causal = causal
-        self.context = context
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.schedule = schedule
-        self.patience = patience
-        self.max_seconds = max_seconds
-        self.validation = validation
-        self.members = members
-        self.metric = metric
-        self.drop = drop
-        self.jitter = jitter
-        self.channel_dropout = channel_dropout
-        self.warp = warp
-        self.draws = draws
-        self.uncertainty = uncertainty
-        self.quantiles = quantiles
-        self.rate_like = rate_like
-        self.rate_unit = rate_unit
-        self.calibrate = calibrate
-        self.precision = precision
-        self.compile = compile
-        self.device = device
-        self.n_jobs = n_jobs
-        self.readers = readers
-        self.random_state = random_state
-        self.run_dir = run_dir
-        self.resume = resume
-        self.tensorboard = tensorboard
-        self.verbose = verbose
+    task = "regression"
+    uncertainty: Any = "none"
+    quantiles: Any = (0.1, 0.5, 0.9)
 
     def __sklearn_tags__(self) -> Any:
         """Targets may be ``(B, m)``."""
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
-
-    @property
-    def _rate_like(self) -> bool:
-        return bool(self.rate_like)
-
-    def _kind_name(self) -> str:
-        return "tempo" if self._rate_like and self.model == "rformer" else str(self.model)
-
-    def _rate_unit(self) -> float | None:
-        if not self._rate_like:
-            return None
-        if self._kind_name() == "tempo" and self.uncertainty == "quantile":
-            raise InputError(
-                "a model of rates tells a standard deviation, no quantiles; leave uncertainty out"
-            )
-        return real_number(self.rate_unit, "rate_unit", "a positive number", positive=True)
 
     def fit(
         self,
@@ -196,19 +50,42 @@ class RFormerRegressor(RegressorMixin, RFormerEstimator):  # type: ignore[misc]
         columns: Mapping[str, Any] | None = None,
         groups: Any = None,
         validation_data: tuple[Any, ...] | None = None,
+        sample_weight: Any = None,
     ) -> Self:
-        """Learn from series ``X`` (anything ``SeriesBatch.of`` takes) and ``y (B,)`` or ``(B, m)``.
+        """Learn from series and their targets.
 
-        A causal model also takes ``y (B, L, m)``: targets for each window. ``groups (B,)``: no
-        group is both trained on and validated on. ``validation_data``: ``(X, y)`` or
-        ``(X, y, times)`` instead of a part of the training series. ``layout``: ``"time_first"``,
-        arrays are ``(B, L, C)``, or ``"channels_first"``, ``(B, C, L)``; None is time first where
-        that is no guess. ``columns``: what the columns of a table mean, by the argument names of
-        ``SeriesBatch.from_table``; others are guessed as by ``SeriesBatch.of``, and ``predict``
-        reads tables in the same way. ``y`` and ``groups`` of pandas are aligned by their index with
-        the ids of the series.
+        Parameters
+        ----------
+        X : SeriesBatch, array or list of arrays
+            Series: anything ``SeriesBatch.of`` takes.
+        y : array-like (B,), (B, m) or (B, L, m), optional
+            Targets, NaN where unknown; those of each window need a causal model. Not given: the
+            labels of ``X``.
+        times : array-like, optional
+            Times of the samples; one unit apart if not given.
+        lengths : array-like of int, optional
+            Lengths of padded series.
+        layout : {"time_first", "channels_first"}, optional
+            Whether arrays are ``(B, L, C)`` or ``(B, C, L)``; if not given, time first where that
+            is no guess.
+        columns : mapping, optional
+            What the columns of a table mean, by the argument names of ``SeriesBatch.from_table``;
+            others are guessed, and ``predict`` reads tables in the same way.
+        groups : array-like (B,), optional
+            No group is both trained on and validated on.
+        validation_data : tuple, optional
+            ``(X, y)`` or ``(X, y, times)`` instead of a part of the training series.
+        sample_weight : array-like (B,), optional
+            Weights of the series in the loss, the class prior and the validation scores. A series
+            of weight 0 is left out.
+
+        Returns
+        -------
+        self
         """
-        return self._fit(X, y, times, lengths, layout, columns, groups, validation_data)
+        return self._fit(
+            X, y, times, lengths, layout, columns, groups, validation_data, sample_weight
+        )
 
     def predict(
         self,
@@ -219,14 +96,34 @@ class RFormerRegressor(RegressorMixin, RFormerEstimator):  # type: ignore[misc]
         layout: str | None = None,
         return_std: bool = False,
     ) -> Any:
-        """Points ``(B,)`` or ``(B, m)``; with ``return_std`` also their standard deviations."""
+        """Predict the targets of each series.
+
+        Parameters
+        ----------
+        X : SeriesBatch, array or list of arrays
+            Series: anything ``SeriesBatch.of`` takes.
+        times : array-like, optional
+            Times of the samples; one unit apart if not given.
+        lengths : array-like of int, optional
+            Lengths of padded series.
+        layout : {"time_first", "channels_first"}, optional
+            Whether arrays are ``(B, L, C)`` or ``(B, C, L)``; if not given, time first where that
+            is no guess.
+        return_std : bool, default False
+            Also return standard deviations.
+
+        Returns
+        -------
+        ndarray (B,) or (B, m)
+            Predictions; with ``return_std`` a tuple of predictions and standard deviations.
+        """
         found = self._run("numbers", X, times, lengths, layout)
         point = self._shaped(found["point"])
         if not return_std:
             return point
         if "deviation" not in found:
             raise InputError(
-                "standard deviations need uncertainty='gaussian' or rate_like=True when fitting"
+                "standard deviations need uncertainty='gaussian' when fitting, or a RateRegressor"
             )
         return point, self._shaped(found["deviation"])
 
@@ -238,7 +135,25 @@ class RFormerRegressor(RegressorMixin, RFormerEstimator):  # type: ignore[misc]
         *,
         layout: str | None = None,
     ) -> npt.NDArray[np.float64]:
-        """``(B, q)`` or ``(B, m, q)`` at the levels ``quantiles``."""
+        """Predict quantiles at the levels ``quantiles``.
+
+        Parameters
+        ----------
+        X : SeriesBatch, array or list of arrays
+            Series: anything ``SeriesBatch.of`` takes.
+        times : array-like, optional
+            Times of the samples; one unit apart if not given.
+        lengths : array-like of int, optional
+            Lengths of padded series.
+        layout : {"time_first", "channels_first"}, optional
+            Whether arrays are ``(B, L, C)`` or ``(B, C, L)``; if not given, time first where that
+            is no guess.
+
+        Returns
+        -------
+        ndarray (B, q) or (B, m, q)
+            Quantiles, in the order of ``quantiles``.
+        """
         found = self._run("numbers", X, times, lengths, layout)
         if "quantiles" not in found:
             raise InputError("quantiles need uncertainty='quantile' when fitting")
@@ -254,8 +169,26 @@ class RFormerRegressor(RegressorMixin, RFormerEstimator):  # type: ignore[misc]
         *,
         layout: str | None = None,
     ) -> float:
-        """R², of each target by the series where it is known, then their mean; ``y=None``: the
-        targets are the labels of the series.
+        """Compute R².
+
+        Parameters
+        ----------
+        X : SeriesBatch, array or list of arrays
+            Series: anything ``SeriesBatch.of`` takes.
+        y : array-like (B,) or (B, m), optional
+            Targets, NaN where unknown. Not given: the labels of ``X``.
+        times : array-like, optional
+            Times of the samples; one unit apart if not given.
+        lengths : array-like of int, optional
+            Lengths of padded series.
+        layout : {"time_first", "channels_first"}, optional
+            Whether arrays are ``(B, L, C)`` or ``(B, C, L)``; if not given, time first where that
+            is no guess.
+
+        Returns
+        -------
+        float
+            R² of each target over the series where it is known, averaged over the targets.
         """
         batch, y = self._labelled(X, y, times, lengths, layout)
         predicted = self._run("numbers", batch, None, None)["point"]
@@ -294,8 +227,6 @@ class RFormerRegressor(RegressorMixin, RFormerEstimator):  # type: ignore[misc]
                 f"validation targets must be {self._n_targets} for each series, as those of "
                 f"training, got shape {np.shape(y)}"
             )
-        if self._rate_like:
-            check_rates(array)
         return torch.from_numpy(array)
 
     def _check_axes(self, y: npt.NDArray[np.float64]) -> None:
@@ -315,38 +246,36 @@ class RFormerRegressor(RegressorMixin, RFormerEstimator):  # type: ignore[misc]
 
     def _fit_targets(self, target: Tensor, outputs: OutputConfig) -> None:
         rows = target.reshape(-1, target.shape[-1]).numpy()
-        if outputs.uncertainty == "histogram":  # its bins are places on the log axis itself
-            self._targets = NumberTargets(mean=(0.0,), scale=(1.0,), log=True, flat=self._flat)
-            return
-        self._targets = NumberTargets.fit(rows, log=self._rate_like, flat=self._flat)
+        self._targets = NumberTargets.fit(rows, log=False, flat=self._flat)
 
     def _to_loss(self, target: Tensor) -> Tensor:
         return self._targets.to_model(target)
 
     def _metric(self) -> str:
-        if self.metric == "auto" and self._kind_name() == "tempo":
-            return "loss"  # of the whole histogram: a mean may be right by luck
-        return check_metric(self.metric, self._task)
+        return check_metric(self.metric, self.task)
 
-    def _class_weight(self, target: Tensor) -> Tensor | None:
+    def _class_weight(self, target: Tensor, sample_weight: Tensor | None = None) -> Tensor | None:
         return None
 
     def _scores(
         self, predictor: Predictor, output: Tensor, aim: Tensor, valid: tuple[Inputs, Tensor] | None
     ) -> dict[str, float]:
+        weight = self._weights_at(aim, valid)
         output, aim = self._at_targets(output, aim, valid)
         predicted = predictor.in_world(output)["point"]
-        return regression_scores(predicted, self._targets.to_world(aim).numpy())
+        true = self._targets.to_world(aim).numpy()
+        return regression_scores(predicted, true, None if weight is None else weight.numpy())
 
     def _calibrate(self, predictor: Predictor, inputs: Inputs, aim: Tensor) -> float:
         from roughformer.model.inference import run_model
 
         output = run_model(predictor.model, inputs, predictor.device)
+        weight = self._weights_at(aim, (inputs, aim))
         output, aim = self._at_targets(output, aim, (inputs, aim))
         deviation = deviation_of(output, predictor.outputs)
-        if not self.calibrate or deviation is None:
+        if not self._train_config.calibrate or deviation is None:
             return 1.0
-        return fit_deviation_factor(point_of(output, predictor.outputs), deviation, aim)
+        return fit_deviation_factor(point_of(output, predictor.outputs), deviation, aim, weight)
 
     def _shaped(self, numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         return numbers[:, 0] if self._targets.flat else numbers

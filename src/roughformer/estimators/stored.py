@@ -1,18 +1,19 @@
 """Parameters of an estimator as JSON, beside the model that they made, and back as they were."""
 
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from roughformer.tokens import SpectrumConfig
+from roughformer.groups import Group
 from roughformer.windows import Windows
 
 __all__ = ["from_plain", "to_plain"]
 
 # What JSON does not know is a dict of one key, which says what it was.
 _TUPLE, _PAIRS, _ARRAY, _PATH = "$tuple", "$pairs", "$array", "$path"
-_WINDOWS, _SPECTRUM = "$windows", "$spectrum"
+_WINDOWS, _GROUP = "$windows", "$group"
 
 
 def to_plain(parameters: dict[str, Any]) -> dict[str, Any]:
@@ -29,9 +30,21 @@ def to_plain(parameters: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def from_plain(stored: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:
-    """The way back, for the parameters whose names are in ``known``."""
-    return {name: _python(value) for name, value in stored.items() if name in known}
+def from_plain(
+    stored: dict[str, Any], known: Collection[str], groups: Mapping[str, type[Group]] = {}
+) -> dict[str, Any]:
+    """The way back; ``ValueError`` if a name is not ``known``. ``groups``: the classes of
+    parameters that are groups of options.
+    """
+    unknown = [name for name in stored if name not in known]
+    if unknown:
+        raise ValueError(f"there is no parameter {', '.join(unknown)} any more")
+    found = {name: _python(value) for name, value in stored.items()}
+    for name, group in groups.items():
+        plain = stored.get(name)
+        if isinstance(plain, dict) and _GROUP in plain:
+            found[name] = group(**plain[_GROUP])
+    return found
 
 
 def _plain(value: Any) -> Any:
@@ -59,8 +72,8 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Windows):
         cuts = [_plain(row) for row in value.cuts]
         return {_WINDOWS: [value.rule, value.amount, cuts, value.shared]}
-    if isinstance(value, SpectrumConfig):
-        return {_SPECTRUM: value.model_dump(mode="json")}
+    if isinstance(value, Group):
+        return {_GROUP: value.model_dump(mode="json", exclude_unset=True)}
     raise TypeError(f"no plain form of {type(value).__name__}")
 
 
@@ -83,6 +96,6 @@ def _python(plain: Any) -> Any:
     if kind == _WINDOWS:
         rule, amount, cuts, shared = inside
         return Windows(rule, amount, tuple(_python(row) for row in cuts), shared)
-    if kind == _SPECTRUM:
-        return SpectrumConfig(**inside)
+    if kind == _GROUP:
+        return inside  # the parameter knows its class
     raise ValueError(f"parameters of an unknown kind {kind!r}")

@@ -4,14 +4,12 @@ from typing import Any
 
 from roughformer.errors import InputError
 from roughformer.estimators.parts import Series
-from roughformer.estimators.plan import TOKEN_OPTIONS
 from roughformer.store.stored import StoredSeries
 from roughformer.tokens import Tokenizer
 
 __all__ = ["planned_on"]
 
 _MOST_SERIES = 2048  # that choices and units are taken from
-_OPTIONS = (*TOKEN_OPTIONS, "logsignature", "causal")
 
 
 def planned_on(batch: Series, changed: list[str], kind: str) -> tuple[Any, Tokenizer | None]:
@@ -22,8 +20,7 @@ def planned_on(batch: Series, changed: list[str], kind: str) -> tuple[Any, Token
     """
     if not isinstance(batch, StoredSeries):
         return batch, None
-    wishes = [name for name in changed if name in _OPTIONS]
-    if batch.tokenizer is not None and kind == "rformer" and not wishes:
+    if batch.tokenizer is not None and kind == "rformer" and not changed:
         return None, batch.tokenizer
     if not batch.holds_series:
         place = batch.shelf.place
@@ -33,7 +30,7 @@ def planned_on(batch: Series, changed: list[str], kind: str) -> tuple[Any, Token
                 "make it with roughformer features --series"
             )
         raise InputError(
-            f"the tokens of the store {place} are made already, so {', '.join(wishes)} cannot be "
+            f"the tokens of the store {place} are made already, so {', '.join(changed)} cannot be "
             "chosen; leave that out, or make the store with roughformer features --series"
         )
     return batch.sample(_MOST_SERIES)[:], None

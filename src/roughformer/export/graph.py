@@ -123,5 +123,5 @@ def check_kind(predictor: Predictor) -> None:
     if not isinstance(first, TokenTransformer | TempoFormer):
         raise InputError(
             f"a {type(first).__name__} cannot be exported: its steps follow the samples one by "
-            "one; RFormer, TempoFormer (rate_like=True) and Transformer can"
+            "one; RFormer, TempoFormer (RateRegressor) and Transformer can"
         )

@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from torch import Tensor
 from torch.nn import functional as F
 
-__all__ = ["OutputConfig", "deviation_of", "loss_of", "point_of"]
+__all__ = ["OutputConfig", "deviation_of", "loss_of", "loss_weight", "point_of"]
 
 
 class OutputConfig(BaseModel):
@@ -94,15 +94,28 @@ def loss_of(
     config: OutputConfig,
     class_weight: Tensor | None = None,
     label_smoothing: float = 0.0,
+    sample_weight: Tensor | None = None,
 ) -> Tensor:
     """Mean loss: cross entropy, squared error, Gaussian likelihood, pinball or histogram loss.
 
     ``target``: class numbers ``(...)``, negative = not known, or ``(..., n_outputs)``, NaN = not
-    known; what is not known is left out.
+    known; what is not known is left out. ``sample_weight (B,)``: of the series, along the first
+    axis; the mean is weighted by it.
     """
     if config.task == "classification":
         flat = target.flatten()
         known = flat >= 0
+        if sample_weight is not None:
+            each = F.cross_entropy(
+                output.flatten(0, -2),
+                flat.where(known, -100),
+                weight=class_weight,
+                label_smoothing=label_smoothing,
+                reduction="none",
+            )
+            total = loss_weight(target, config, class_weight, sample_weight)
+            spread = _along(sample_weight, target).flatten()
+            return (each * spread).sum() / total.clamp(min=1e-12).to(each.dtype)
         # The sum over what is known, so that no known target is 0 and not NaN.
         loss = F.cross_entropy(
             output.flatten(0, -2),
@@ -131,4 +144,31 @@ def loss_of(
         loss = huber - (label * output.log_softmax(dim=-1)).sum(dim=-1)
     else:
         loss = (output - safe).square()
+    if sample_weight is not None:
+        total = loss_weight(target, config, None, sample_weight)
+        weighted = loss * known * _along(sample_weight, target)
+        return weighted.sum() / total.clamp(min=1e-12).to(loss.dtype)
     return (loss * known).sum() / known.sum().clamp(min=1)
+
+
+def loss_weight(
+    target: Tensor,
+    config: OutputConfig,
+    class_weight: Tensor | None = None,
+    sample_weight: Tensor | None = None,
+) -> Tensor:
+    """What ``loss_of`` divides its sum by: the weight of the known targets."""
+    weight = torch.ones(target.shape, device=target.device)
+    if sample_weight is not None:
+        weight = _along(sample_weight, target)
+    if config.task != "classification":
+        return (weight * ~target.isnan()).double().sum()
+    known = target >= 0
+    weight = weight.expand(target.shape)[known]
+    weight = weight if class_weight is None else weight * class_weight[target[known]]
+    return weight.double().sum()
+
+
+def _along(sample_weight: Tensor, target: Tensor) -> Tensor:
+    """Weights of the series ``(B,)`` as those of their targets ``(B, ...)``."""
+    return sample_weight.reshape(-1, *[1] * (target.dim() - 1)).expand(target.shape)

@@ -3,12 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from roughformer.estimators import (
-    RFormerClassifier,
-    RFormerRegressor,
-    RocketClassifier,
-    RocketRegressor,
-)
+from roughformer.estimators import RocketClassifier, RocketRegressor, estimator_class
+from roughformer.estimators.base import TrainedEstimator
 from roughformer.train.clock import processor_time
 
 __all__ = [
@@ -21,6 +17,7 @@ __all__ = [
     "history_of",
     "own_options",
     "recipe_of",
+    "settings_of",
 ]
 
 OWN_RDE, OWN_RDE_TITLE = "neural-rde-own", "Neural RDE, our choices"
@@ -46,7 +43,7 @@ _RDE = {"sine": {"step": 8, "depth": 3}, "heart-rate": {"step": 2, "depth": 2}}
 _OWN_RDE = {"sine": {"step": 16, "depth": 2}, "heart-rate": {"step": 24, "depth": 3}}
 _MOST_STEPS = 2048  # of a Neural CDE, its default
 Options = dict[str, Any]
-Estimator = RFormerClassifier | RFormerRegressor | RocketClassifier | RocketRegressor
+Estimator = TrainedEstimator | RocketClassifier | RocketRegressor
 
 
 def own_options(model: str, task: str, drop: float = 0.0) -> Options:
@@ -65,9 +62,23 @@ def own_options(model: str, task: str, drop: float = 0.0) -> Options:
 
 def recipe_of(model: str) -> tuple[str, Options]:
     """The estimators' preset that a model starts from, and what is changed in it."""
-    preset = "paper" if model == "rformer-paper" else "default"
-    name = next((kind for kind in ("rformer", "neural-rde") if model.startswith(kind)), model)
-    return preset, {"model": name} | _RECIPES.get(model, {})
+    return "paper" if model == "rformer-paper" else "default", _RECIPES.get(model, {})
+
+
+def settings_of(task: str, model: str, options: Options) -> tuple[type[TrainedEstimator], Options]:
+    """The class of a model's estimator and the settings that differ from its defaults.
+
+    ``options``: as jobs have them. Results of long runs are found by them, so they keep the names
+    that they were stored with: ``rate_like`` says that the model is one of rates,
+    ``model_options`` are options of the model.
+    """
+    options = dict(options)
+    own = options.pop("model_options", None) or {}
+    kind = next((kind for kind in ("rformer", "neural-rde") if model.startswith(kind)), model)
+    cls = estimator_class(task, "tempo" if options.pop("rate_like", False) else kind)
+    preset, recipe = recipe_of(model)
+    changes = recipe | options | {f"model.{name}": value for name, value in own.items()}
+    return cls, cls.preset_settings(preset) | cls.settings(changes)
 
 
 def fitted(
@@ -90,18 +101,16 @@ def fitted(
         train, drop = parts["train"], options.get("drop", 0.0)
         thin = train.drop_points(drop, seed=seed) if drop else train
         return kind(random_state=seed).fit(thin, train.labels)
-    cls = RFormerClassifier if task == "classification" else RFormerRegressor
     running: Options = {
         "random_state": seed, "run_dir": where / "run", "resume": True, "verbose": 1,
     }  # fmt: skip
-    preset, recipe = recipe_of(model)
-    estimator = cls.from_preset(preset, **(recipe | options | running))
+    cls, settings = settings_of(task, model, options)
+    estimator = cls.from_settings(settings | running)
     held = parts["validation"]
     # Budgets of processor time: what else runs on the machine must not shorten a training.
     with processor_time():
-        return estimator.fit(
-            parts["train"], parts["train"].labels, validation_data=(held, held.labels)
-        )
+        estimator.fit(parts["train"], parts["train"].labels, validation_data=(held, held.labels))
+    return estimator
 
 
 def history_of(estimator: Estimator) -> list[dict[str, float]]:

@@ -3,9 +3,8 @@
 from collections import Counter
 from typing import Any
 
-from roughformer.estimators import RFormerClassifier, RFormerRegressor
 from roughformer.reproduce.experiment import Row, mean_of
-from roughformer.reproduce.models import recipe_of
+from roughformer.reproduce.models import settings_of
 
 __all__ = ["epochs_and_pace", "options_of", "recipes_note"]
 
@@ -17,10 +16,10 @@ _SILENT = ("drop", "calibrate", "model")  # of the task, not of the recipe
 
 def _words(task: str, model: str, options: dict[str, Any]) -> dict[str, str]:
     """What there is to say of a training, by what it is about."""
-    cls = RFormerClassifier if task == "classification" else RFormerRegressor
-    preset, recipe = recipe_of(model)
-    p = cls.from_preset(preset, **(recipe | options)).get_params()
-    rates = p.get("rate_like")  # a model of rates has a shape of its own
+    cls, settings = settings_of(task, model, options)
+    p = cls.usual_settings() | settings
+    p = {name.rpartition("__")[2]: value for name, value in p.items()}
+    rates = cls.kind == "tempo"  # a model of rates has a shape of its own
     own = {k: v for k, v in options.items() if k not in (*_TOLD, *_SILENT)}
     return {
         "width": "the model of rates" if rates else f"width {p['d_model']}",

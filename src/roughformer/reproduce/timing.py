@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from roughformer.estimators import RFormerClassifier, RFormerRegressor
 from roughformer.io import make_sine
 from roughformer.reproduce.experiment import Job, Row
-from roughformer.reproduce.models import Estimator
+from roughformer.reproduce.models import Estimator, settings_of
 from roughformer.reproduce.spending import peak_mb
 from roughformer.reproduce.tasks import pulse_like
 from roughformer.series import SeriesBatch
@@ -36,16 +35,20 @@ def series_of(task: str, n: int, length: int) -> SeriesBatch:
 
 def _fit(job: Job, series: SeriesBatch, epochs: int) -> Estimator:
     """The job's model, trained on the series for so many epochs; nothing validates."""
-    cls = RFormerClassifier if job["task"] == "sine" else RFormerRegressor
-    model = job["model"]
-    estimator = cls.from_preset(
-        "paper" if model == "rformer-paper" else "default",
-        model=KINDS.get(model, model), model_options=job["model_options"], d_model=job["width"],
-        n_layers=job["n_layers"], dropout=job["dropout"], drop=job["drop"],
-        batch_size=job["batch_size"], epochs=epochs, validation=0.0, patience=None,
-        calibrate=False, random_state=job["seed"],
-    )  # fmt: skip
-    return estimator.fit(series, series.labels)
+    task = "classification" if job["task"] == "sine" else "regression"
+    model = "neural-cde" if job["model"] == "neural-cde-every" else job["model"]
+    options = {
+        "model_options": job["model_options"], "d_model": job["width"],
+        "n_layers": job["n_layers"], "drop": job["drop"], "batch_size": job["batch_size"],
+        "epochs": epochs, "validation": 0.0, "patience": None, "calibrate": False,
+        "random_state": job["seed"],
+    }  # fmt: skip
+    if not model.startswith(("neural-cde", "neural-rde")):  # they have no dropout
+        options["dropout"] = job["dropout"]
+    cls, settings = settings_of(task, model, options)
+    estimator = cls.from_settings(settings)
+    estimator.fit(series, series.labels)
+    return estimator
 
 
 def _warm_up(job: Job, length: int) -> None:

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from roughformer.checkpoint import load_checkpoint
 from roughformer.errors import CheckpointError, InputError
-from roughformer.estimators import RFormerRegressor
+from roughformer.estimators import RateRegressor
 from roughformer.io.pulse import make_pulse
+from roughformer.train import TrainConfig
 
 __all__ = ["DEMO_ALARM", "DEMO_EVERY", "DEMO_SPAN", "demo_model", "train_demo_model"]
 
@@ -49,19 +50,17 @@ def demo_model(
 
 def train_demo_model(
     *, n: int = _SERIES, epochs: int = 8, threads: int | None = None
-) -> RFormerRegressor:
+) -> RateRegressor:
     """A ``TempoFormer``, taught with up to 90 % of the observations left out."""
-    model = RFormerRegressor(
-        rate_like=True,
+    model = RateRegressor(
         rate_unit=1 / 60,
-        warp=0.2,
         drop=(0.0, 0.9),
-        draws=4,
         epochs=epochs,
         batch_size=32,
         learning_rate=4e-3,
         n_jobs=threads,
         random_state=0,
+        training=TrainConfig(warp=0.2, draws=4),
     )
     train = make_pulse(n, DEMO_SPAN, seed=1, shortest=_SHORTEST)
     held = make_pulse(max(n // 5, 8), DEMO_SPAN, seed=2, shortest=_SHORTEST)

@@ -49,6 +49,9 @@ def signature_tokens(
     not have are 0.
     """
     points = held_points(data, placed.edges) if hold else linear_points(data)
+    # Signatures know increments only: large levels must not cost digits.
+    level = points.x[:, :1].detach()
+    points = points._replace(x=points.x - level)
     n_channels = len(layout.channels)
     signatures: list[Tensor] = []
     clocks: list[Tensor] = []
@@ -61,7 +64,13 @@ def signature_tokens(
             own = with_counts(points, data, lifts)
             paths.append((knots, lifted(own, knots, lifts, n_channels)))
         knots, x = paths[same]
-        signatures.append(_view_signature(x, knots, layout, view, context))
+        starts = None
+        if lifts.basepoint:
+            none = level.new_zeros(level.shape[0], 1, n_channels if lifts.counts else 0)
+            levels = torch.cat([level] * (1 + len(lifts.lags)) + [none], dim=-1)
+            values = x[..., int(lifts.time is not None) :]
+            starts = at_rows(values, knots.at[:, :-1]) + levels
+        signatures.append(_view_signature(x, knots, starts, layout, view, context))
         if lifts.clock is not None:
             first = int(lifts.time is not None)  # channels come after time
             channels = x[..., first : first + n_channels]
@@ -75,16 +84,17 @@ def real_only(tokens: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def _view_signature(
-    x: Tensor, knots: Knots, layout: Layout, view: View, context: int | None
+    x: Tensor,
+    knots: Knots,
+    starts: Tensor | None,
+    layout: Layout,
+    view: View,
+    context: int | None,
 ) -> Tensor:
-    """``x (B, M, d)`` at the knots -> ``(B, W, words)``."""
+    """``x (B, M, d)`` at the knots -> ``(B, W, words)``; ``starts`` as in ``finish_view``."""
     local = view == "local"
     sliding = not local and context is not None
     levels = window_levels(x[:, 1:] - x[:, :-1], knots, layout.depth, local or sliding)
-    starts = None
-    if layout.lifts[view].basepoint:
-        first = int(layout.lifts[view].time is not None)
-        starts = at_rows(x[..., first:], knots.at[:, :-1])
     return finish_view(levels, starts, layout, view, context)
 
 

@@ -1,12 +1,13 @@
 """What tokens are made of, as plain data: it goes into config.json, TOML files and reports."""
 
 from numbers import Real
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from roughformer.errors import InputError
+from roughformer.groups import Group
 from roughformer.lifts import View
 from roughformer.windows import Windows
 
@@ -57,19 +58,27 @@ def _as_lags(lags: Any) -> Any:
     return tuple(lags.tolist()) if isinstance(lags, np.ndarray) and lags.ndim == 1 else lags
 
 
-class SpectrumConfig(BaseModel):
+def _as_spectrum(spectrum: Any) -> Any:
+    """The name of an axis is a spectrum on that axis."""
+    return {"axis": spectrum} if spectrum in ("linear", "log") else spectrum
+
+
+class SpectrumConfig(Group):
     """The spectrum of a path: log power ``|∫ e^{iωu} dx(u)|²`` for each channel and frequency ω.
 
     These are signature words of the path lifted by harmonic clocks, exact for irregular samples.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     axis: Literal["linear", "log"] = Field(
         "linear",
         description="How frequencies are spaced. On the log axis a change of tempo is a shift.",
     )
-    count: int = Field(1024, ge=2, description="How many frequencies.")
+    count: int = Field(
+        1024,
+        ge=2,
+        description="Number of frequencies. If it is not given, an estimator takes fewer on the "
+        "log axis, and for many channels.",
+    )
     low: float | None = Field(
         None, gt=0, description="Lowest, in turns per unit of time; None: from the training part."
     )
@@ -90,10 +99,16 @@ class SpectrumConfig(BaseModel):
         return self
 
 
-class TokenConfig(BaseModel):
-    """Windows, depth, views and lifts of the tokens of a model."""
+class TokenConfig(Group):
+    """Windows, depth, views and lifts of the tokens of a model.
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    In an estimator, what is not given (or "auto") of ``windows``, ``depth``, ``basepoint``,
+    ``clock``, ``observations`` and ``spectrum`` is chosen from the training series; ``hold``,
+    ``context`` and ``static`` are set by its parameters ``causal``, ``context`` and ``static``. For
+    a ``Tokenizer`` the defaults below hold.
+    """
+
+    set_by: ClassVar[dict[str, str]] = {"hold": "causal", "context": "context", "static": "static"}
 
     windows: Annotated[WindowRule, BeforeValidator(plain_windows)] = Field(
         75, description="A count, {'duration': d}, {'points': n}, or cut times."
@@ -101,8 +116,14 @@ class TokenConfig(BaseModel):
     depth: int = Field(
         2, ge=0, description="Truncation level of the signatures; 0 for none, with observations."
     )
-    views: tuple[View, ...] = Field(("global", "local"), min_length=1)
-    transform: Literal["signature", "logsignature"] = "signature"
+    views: tuple[View, ...] = Field(
+        ("global", "local"),
+        min_length=1,
+        description="Signatures since the start of the series, of each window, or both.",
+    )
+    transform: Literal["signature", "logsignature"] = Field(
+        "signature", description="logsignature: the same information in fewer coordinates."
+    )
     time: Literal["unit", "span", "none"] = Field(
         "unit",
         description="Time as a channel: in one unit for all series (kept with the model), as a "
@@ -129,7 +150,9 @@ class TokenConfig(BaseModel):
         description="Words of each channel on the clock of its own observations: for series that "
         "are mostly missing.",
     )
-    spectrum: SpectrumConfig | None = None
+    spectrum: Annotated[SpectrumConfig | None, BeforeValidator(_as_spectrum)] = Field(
+        None, description="A SpectrumConfig, the name of its axis, or None."
+    )
     static: tuple[str, ...] = Field((), description="Static covariates that the model takes.")
 
     @model_validator(mode="after")

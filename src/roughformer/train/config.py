@@ -1,11 +1,16 @@
 """How a model is trained, as plain data."""
 
-from typing import Annotated, Any, Literal, Self
+from collections.abc import Callable
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
-__all__ = ["Augmentation", "TrainConfig"]
+from roughformer.groups import Group
+
+__all__ = ["Augmentation", "Callback", "TrainConfig"]
+
+Callback = Callable[[dict[str, Any]], Any]
 
 
 def _as_range(rate: Any) -> Any:
@@ -14,10 +19,8 @@ def _as_range(rate: Any) -> Any:
     return (rate, rate) if number else rate
 
 
-class Augmentation(BaseModel):
+class Augmentation(Group):
     """Changes of the training series, drawn anew all the time; none by default."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     drop: Annotated[tuple[float, float], BeforeValidator(_as_range)] = Field(
         (0.0, 0.0),
@@ -34,8 +37,8 @@ class Augmentation(BaseModel):
         0.0,
         ge=0,
         lt=1,
-        description="Time runs faster by a factor between 1 - warp and 1 + warp; with rate-like "
-        "targets (estimators: rate_like=True) the target is scaled along.",
+        description="Time runs faster by a factor between 1 - warp and 1 + warp; the target of "
+        "a RateRegressor is scaled along.",
     )
 
     draws: int = Field(
@@ -52,27 +55,36 @@ class Augmentation(BaseModel):
             raise ValueError(f"drop must be in [0, 1), a range increasing, got {self.drop}")
         return self
 
-    def __bool__(self) -> bool:
+    @property
+    def changes(self) -> bool:
         """Whether the series change from epoch to epoch."""
         return self.drop[1] > 0 or self.jitter > 0 or self.channel_dropout > 0 or self.warp > 0
 
 
-class TrainConfig(BaseModel):
-    """Optimiser, schedule, stopping and augmentation. The defaults are the best recipe we know."""
+class TrainConfig(Augmentation):
+    """Optimiser, schedule, stopping and augmentation. The defaults are the best recipe we know.
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    In an estimator, ``seed`` and ``device`` are set by its parameters ``random_state`` and
+    ``device``.
+    """
 
-    epochs: int = Field(60, ge=1, description="At most so many passes over the training part.")
-    batch_size: int = Field(32, ge=1)
+    set_by: ClassVar[dict[str, str]] = {"seed": "random_state", "device": "device"}
+
+    epochs: int = Field(60, ge=1, description="Maximum number of passes over the training part.")
+    batch_size: int = Field(32, ge=1, description="Series in a step.")
     learning_rate: float = Field(2e-3, gt=0, description="Highest rate of the schedule.")
-    weight_decay: float = Field(0.01, ge=0)
+    weight_decay: float = Field(0.01, ge=0, description="Of AdamW.")
     schedule: Literal["onecycle", "cosine", "constant"] = Field(
         "onecycle", description="onecycle: up over 30 % and down; cosine: up over 5 % and down."
     )
     clip_norm: float = Field(1.0, gt=0, description="Largest norm of the gradient.")
-    label_smoothing: float = Field(0.0, ge=0, lt=1)
+    label_smoothing: float = Field(
+        0.0, ge=0, lt=1, description="Share of the label given to all classes alike."
+    )
     patience: int | None = Field(
-        20, ge=1, description="Stop after so many epochs without a better validation; None: never."
+        20,
+        ge=1,
+        description="Stop after this many epochs without a better validation; None: never.",
     )
     max_seconds: float | None = Field(
         None,
@@ -81,10 +93,24 @@ class TrainConfig(BaseModel):
         "the machine, so a run with a budget is not repeatable bit for bit.",
     )
     seed: int = Field(0, ge=0, lt=2**63)
-    precision: Literal["float32", "bfloat16"] = "float32"
+    precision: Literal["float32", "bfloat16"] = Field(
+        "float32", description="bfloat16 where the device is fast at it."
+    )
     compile: bool = Field(False, description="torch.compile: slower on a CPU at usual sizes.")
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     save_seconds: float = Field(
-        60.0, ge=0, description="Inside an epoch the state is saved when so much time has passed."
+        60.0, ge=0, description="Seconds after which the state is saved inside an epoch."
     )
-    augment: Augmentation = Augmentation()
+    calibrate: bool = Field(
+        True, description="Fit a temperature, or a factor on deviations, to the validation part."
+    )
+    readers: int = Field(
+        0, ge=0, description="Processes that read a feature store; 0: a thread does."
+    )
+    tensorboard: bool = Field(False, description="Write events for TensorBoard to run_dir.")
+    callbacks: tuple[Callback, ...] = Field(
+        (),
+        exclude=True,
+        description="Functions that get the record of each epoch; one that returns True ends the "
+        "training. They are not saved with the model.",
+    )

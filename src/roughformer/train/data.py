@@ -20,7 +20,8 @@ class TrainingData:
 
     ``valid``: inputs and targets (as the loss takes them) of the validation part, or None;
     ``scores(outputs, targets)`` in units of the world, of which ``metric`` decides. ``key``: a
-    hash of data and configuration, which a training that goes on must share.
+    hash of data and configuration, which a training that goes on must share. ``valid_weight``: of
+    the series of the validation part.
     """
 
     source: BatchSource
@@ -30,3 +31,4 @@ class TrainingData:
     metric: str = ""
     class_weight: Tensor | None = None
     key: str = ""
+    valid_weight: Tensor | None = None

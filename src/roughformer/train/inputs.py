@@ -10,9 +10,10 @@ from torch import Tensor
 
 from roughformer.series import SeriesBatch
 
-__all__ = ["Encoder", "Index", "Inputs", "Stopwatch", "join", "take"]
+__all__ = ["SAMPLE_WEIGHT", "Encoder", "Index", "Inputs", "Stopwatch", "join", "take"]
 
 Inputs = dict[str, Tensor]
+SAMPLE_WEIGHT = "sample_weight"  # name of the series' weights (B,) beside the inputs of the model
 Index = npt.NDArray[np.int64]
 
 

@@ -1,11 +1,11 @@
 """The training loop: one process, or several that a launcher started."""
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from torch import nn
 
 from roughformer.errors import InputError
@@ -34,13 +34,13 @@ def train(
     resume: bool = False,
     verbose: bool = False,
     tensorboard: bool = False,
-    after_epoch: Callable[[dict[str, Any]], None] | None = None,
 ) -> list[dict[str, Any]]:
     """Train ``model`` in place, leave the best weights in it, and return the record of each epoch.
 
     ``run_dir`` gets the log and, in ``state``, what ``resume=True`` goes on from bit for bit.
     The caller seeds torch before the weights are drawn, and this function goes on from there.
-    ``after_epoch(record)`` is called when an epoch is saved; what it raises ends the training.
+    When an epoch is saved, ``config.callbacks`` get its record, in the first process only. If one
+    returns True the training ends there; what one raises is raised.
 
     In a process that was started together with others (``current_team``) all of them must call
     this, with the same arguments: they share each batch, and end with the same weights. Files are
@@ -83,8 +83,9 @@ def train(
             done = state.epoch * data.source.n_steps
             progress.epoch(record, done, config.epochs, best)
             keeper.save(state)
-            if after_epoch is not None:
-                _tell(after_epoch, record, team)
+            if config.callbacks and _told_to_stop(config, record, team):
+                state.finished = True
+                keeper.save(state)
     log.close()
     if state.best is not None:
         model.load_state_dict(state.best)
@@ -92,10 +93,14 @@ def train(
     return state.history
 
 
-def _tell(
-    after_epoch: Callable[[dict[str, Any]], None], record: dict[str, Any], team: Team
-) -> None:
-    team.agreed(lambda: after_epoch(record))
+def _told_to_stop(config: TrainConfig, record: dict[str, Any], team: Team) -> bool:
+    """Call every callback, in the first process; whether one of them ends the training."""
+
+    def call() -> bool:
+        answers = [callback(dict(record)) for callback in config.callbacks]
+        return any(isinstance(answer, bool | np.bool_) and answer for answer in answers)
+
+    return team.once(call)
 
 
 @dataclass

@@ -42,8 +42,10 @@ def better(name: str, new: float, old: float | None) -> bool:
     return new > old if name in HIGHER_IS_BETTER else new < old
 
 
-def classification_scores(probabilities: Array, labels: Array) -> dict[str, float]:
-    """``probabilities (N, K)``, ``labels (N,)`` class numbers.
+def classification_scores(
+    probabilities: Array, labels: Array, weight: Array | None = None
+) -> dict[str, float]:
+    """``probabilities (N, K)``, ``labels (N,)`` class numbers, ``weight (N,)``.
 
     AUROC and AUPRC are of class 1 with two classes and means over the classes with more; NaN where
     only one class is present.
@@ -55,33 +57,47 @@ def classification_scores(probabilities: Array, labels: Array) -> dict[str, floa
         return dict.fromkeys(CLASSIFICATION, float("nan"))
     guess = probabilities.argmax(axis=1)
     present = np.unique(labels)
-    recall = [float((guess[labels == c] == c).mean()) for c in present]
+    hit = guess == labels
+    recall = [_mean(hit, weight, labels == c) for c in present]
     right = probabilities[np.arange(n), labels].clip(1e-12, 1.0)
     found = {
-        "accuracy": float((guess == labels).mean()),
+        "accuracy": _mean(hit, weight),
         "balanced_accuracy": float(np.mean(recall)),
-        "log_loss": float(-np.log(right).mean()) + 0.0,  # 0, not -0
+        "log_loss": _mean(-np.log(right), weight) + 0.0,  # 0, not -0
         "auroc": float("nan"),
         "auprc": float("nan"),
     }
     if len(present) > 1:
         which = [1] if k == 2 else list(present)
         one = [(labels == c, probabilities[:, c]) for c in which]
-        found["auroc"] = float(np.mean([roc_auc_score(y, p) for y, p in one]))
-        found["auprc"] = float(np.mean([average_precision_score(y, p) for y, p in one]))
+        for name, score in (("auroc", roc_auc_score), ("auprc", average_precision_score)):
+            found[name] = float(np.mean([score(y, p, sample_weight=weight) for y, p in one]))
     return found
 
 
-def regression_scores(predicted: Array, true: Array) -> dict[str, float]:
-    """``(N, m)`` both; NaN in ``true`` = not known, left out."""
+def _mean(values: Array, weight: Array | None, among: Any = slice(None)) -> float:
+    return float(np.average(values[among], weights=None if weight is None else weight[among]))
+
+
+def regression_scores(
+    predicted: Array, true: Array, weight: Array | None = None
+) -> dict[str, float]:
+    """``(N, m)`` both; NaN in ``true`` = not known, left out; ``weight (N,)``."""
     known = ~np.isnan(true)
     if not known.any():
         return dict.fromkeys(REGRESSION, float("nan"))
     error, y = (predicted - true)[known], true[known]
-    centre = np.broadcast_to(np.nanmean(true, axis=0, keepdims=True), true.shape)[known]
-    spread = float(((y - centre) ** 2).sum())
+    share = None
+    mean = np.nanmean(true, axis=0, keepdims=True)
+    if weight is not None:
+        shares = np.where(known, weight[:, None], 0)
+        mean = np.nansum(true * shares, axis=0) / shares.sum(axis=0).clip(1e-300)
+        share = shares[known]
+    centre = np.broadcast_to(mean, true.shape)[known]
+    spread = float(np.average((y - centre) ** 2, weights=share))
+    square = float(np.average(error**2, weights=share))
     return {
-        "rmse": float(np.sqrt((error**2).mean())),
-        "mae": float(np.abs(error).mean()),
-        "r2": 1 - float((error**2).sum()) / spread if spread > 0 else float("nan"),
+        "rmse": float(np.sqrt(square)),
+        "mae": float(np.average(np.abs(error), weights=share)),
+        "r2": 1 - square / spread if spread > 0 else float("nan"),
     }

@@ -23,7 +23,7 @@ from roughformer.train.augment import (
 )
 from roughformer.train.config import TrainConfig
 from roughformer.train.feed import share_of
-from roughformer.train.inputs import Encoder, Index, Inputs, Stopwatch, join, take
+from roughformer.train.inputs import SAMPLE_WEIGHT, Encoder, Index, Inputs, Stopwatch, join, take
 
 __all__ = ["Encoder", "Inputs", "Source", "Stopwatch", "join", "take"]
 
@@ -35,6 +35,7 @@ _SERIES_AT_ONCE = 128  # batches are made in groups of about so many series: cal
 class Source:
     """The training part, cut into batches in an order that (seed, epoch) decides.
 
+    ``weight (B,)``: of the series; it goes with the inputs, as ``sample_weight``.
     ``rate_like``: targets ``(B, m)`` are rates, per unit of time: warping scales them. Targets are
     given as they are in the world; ``to_target`` maps them to what the loss takes.
     """
@@ -43,6 +44,7 @@ class Source:
     batch: SeriesBatch
     target: Tensor
     config: TrainConfig
+    weight: Tensor | None = None
     rate_like: bool = False
     to_target: Any = None
     threads: int | None = None
@@ -68,7 +70,7 @@ class Source:
     @property
     def fixed(self) -> bool:
         """Whether inputs are made once: nothing in the series changes, or a few copies are kept."""
-        augment = self.config.augment
+        augment = self.config
         changes = augment.drop[1] > 0 or augment.jitter > 0 or augment.channel_dropout > 0
         changes = changes or (augment.warp > 0 and not self._warps_inputs)
         return not changes or augment.draws > 0
@@ -83,7 +85,7 @@ class Source:
         if self.fixed:
             copies = self._made()
             return take(copies[len(copies) // 2][0], slice(0, n))
-        low, high = self.config.augment.drop
+        low, high = self.config.drop
         seed = self.config.seed
         return self.encoder.encode(self.batch[:n], drop=(low + high) / 2, seed=seed)
 
@@ -126,7 +128,7 @@ class Source:
     def _made(self) -> list[tuple[Inputs, Tensor]]:
         """The copies of the training part and their targets, made on first use."""
         if self._copies is None:
-            augment = self.config.augment
+            augment = self.config
             count = max(augment.draws, 1)
             low, high = augment.drop
             rates = np.linspace(low, high, count) if count > 1 else [(low + high) / 2]
@@ -154,18 +156,18 @@ class Source:
         inputs, target = copies[int(rng.integers(len(copies)))]
         which = torch.from_numpy(part[share])
         inputs, target = take(inputs, which), target[which]
-        if self.config.augment.warp and self._warps_inputs:
-            faster = draw_warp(self.config.augment, len(part), rng)[share]
+        if self.config.warp and self._warps_inputs:
+            faster = draw_warp(self.config, len(part), rng)[share]
             inputs, faster = self.encoder.warp(inputs, faster)  # type: ignore[attr-defined]
             target = self._scaled(target, faster)
-        return inputs, self._aim(target)
+        return self._weighted(inputs, part[share]), self._aim(target)
 
     def _fresh(
         self, epoch: int, group: int, parts: list[Index], share: Callable[[int], slice]
     ) -> list[tuple[Inputs, Tensor]]:
         """The shares of a few batches, changed and thinned as (seed, epoch, group) say."""
         rng = np.random.default_rng([self.config.seed, epoch, group])
-        drop = draw_drop(self.config.augment, rng)
+        drop = draw_drop(self.config, rng)
         ends = np.cumsum([len(part) for part in parts])
         places = [
             np.arange(end)[-len(part) :][share(len(part))]
@@ -175,11 +177,12 @@ class Source:
         if len(ours) == 0:
             return [({}, self.target[:0]) for _ in parts]
         inputs, target = self._changed(np.concatenate(parts), ours, rng, drop, self.threads)
-        if self.config.augment.warp and self._warps_inputs:
-            faster = draw_warp(self.config.augment, int(ends[-1]), rng)[ours]
+        if self.config.warp and self._warps_inputs:
+            faster = draw_warp(self.config, int(ends[-1]), rng)[ours]
             inputs, faster = self.encoder.warp(inputs, faster)  # type: ignore[attr-defined]
             target = self._scaled(target, faster)
         target = self._aim(target)
+        inputs = self._weighted(inputs, np.concatenate(parts)[ours])
         ends = np.cumsum([len(place) for place in places])
         slices = [slice(end - len(place), end) for end, place in zip(ends, places, strict=True)]
         return [(take(inputs, s), target[s]) for s in slices]
@@ -197,7 +200,7 @@ class Source:
         The inputs are those of the series at the places ``ours`` of ``which``. A place decides what
         is drawn, so a series is changed alike whoever takes it.
         """
-        augment = self.config.augment
+        augment = self.config
         seed = int(rng.integers(2**62))
         faster = np.ones(len(which))
         if augment.warp and not self._warps_inputs:
@@ -231,6 +234,12 @@ class Source:
         """Some series; all of them in their order are not copied."""
         everything = len(which) == len(self.batch) and bool((np.diff(which) == 1).all())
         return self.batch if everything else self.batch[which]
+
+    def _weighted(self, inputs: Inputs, which: Index) -> Inputs:
+        """Inputs with the weights of their series, if there are weights."""
+        if self.weight is None:
+            return inputs
+        return inputs | {SAMPLE_WEIGHT: self.weight[torch.from_numpy(which)]}
 
     def _scaled(self, target: Tensor, faster: npt.NDArray[np.float64]) -> Tensor:
         """Targets of series played faster."""

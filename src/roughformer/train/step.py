@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from roughformer.errors import InputError
-from roughformer.model.outputs import OutputConfig, loss_of
+from roughformer.model.outputs import OutputConfig, loss_of, loss_weight
 from roughformer.train.feed import Share
-from roughformer.train.inputs import Inputs
+from roughformer.train.inputs import SAMPLE_WEIGHT, Inputs
 from roughformer.train.team import Team
 from roughformer.train.trainee import Trainee
 
@@ -36,14 +36,6 @@ def spread(target: Tensor, inputs: Inputs, outputs: OutputConfig) -> Tensor:
         real = mask if classes else mask.unsqueeze(-1)
         target = torch.where(real, target, hidden)
     return target
-
-
-def _weight(aim: Tensor, outputs: OutputConfig, class_weight: Tensor | None) -> float:
-    """What ``loss_of`` divides its sum by."""
-    if outputs.task != "classification":
-        return float((~aim.isnan()).sum())
-    known = aim[aim >= 0]
-    return float(len(known) if class_weight is None else class_weight[known].double().sum())
 
 
 @dataclass(frozen=True)
@@ -110,13 +102,17 @@ class Lesson:
         return nothing, 0.0, problem
 
     def _taught(self, share: Share) -> tuple[Tensor, float]:
-        aim = spread(share.target, share.inputs, self.outputs).to(self.trainee.device)
+        device = self.trainee.device
+        aim = spread(share.target, share.inputs, self.outputs).to(device)
+        inputs = dict(share.inputs)
+        series = inputs.pop(SAMPLE_WEIGHT, None)
+        series = None if series is None else series.to(device)
         weight = 1.0
         if not self.team.alone:
-            weight = _weight(aim, self.outputs, self.class_weight)
+            weight = float(loss_weight(aim, self.outputs, self.class_weight, series))
         losses = [
-            loss_of(answer.float(), aim, self.outputs, self.class_weight, self.smoothing)
-            for answer in self.trainee.answers(share.inputs)
+            loss_of(answer.float(), aim, self.outputs, self.class_weight, self.smoothing, series)
+            for answer in self.trainee.answers(inputs)
         ]
         return torch.stack(losses).mean(), weight
 

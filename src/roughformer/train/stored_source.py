@@ -57,13 +57,13 @@ class StoredSource(Source):
 
     def __post_init__(self) -> None:
         """``InputError`` if the store cannot give what training asks for."""
-        augment = self.config.augment
+        augment = self.config
         if augment.draws:
             raise InputError(
                 "draws keeps copies of all series in memory, which a store is too large for; "
                 "set draws=0"
             )
-        if augment and not self.batch.holds_series:
+        if augment.changes and not self.batch.holds_series:
             raise InputError(
                 f"the store {self.batch.shelf.place} holds tokens only, and drop, jitter, "
                 "channel_dropout and warp change series; make it with roughformer features "
@@ -87,12 +87,12 @@ class StoredSource(Source):
     @property
     def _as_stored(self) -> bool:
         """Whether the stored tokens are the inputs."""
-        return self.batch.tokenizer == self.encoder and not self.config.augment
+        return self.batch.tokenizer == self.encoder and not self.config.changes
 
     @property
     def _in_processes(self) -> bool:
         """Changes other than dropping, and encoders of other models, are work of this process."""
-        augment = self.config.augment
+        augment = self.config
         plain = not (augment.jitter or augment.channel_dropout or augment.warp)
         return self.readers > 0 and plain and isinstance(self.encoder, Tokenizer)
 
@@ -101,7 +101,7 @@ class StoredSource(Source):
         some = self.batch.sample(min(n, _FOR_SCALING))
         if self._as_stored:
             return tensors(some.inputs(slice(None)))
-        low, high = self.config.augment.drop
+        low, high = self.config.drop
         return self.encoder.encode(some[:], drop=(low + high) / 2, seed=self.config.seed)
 
     def close(self) -> None:

@@ -106,7 +106,8 @@ def _record(
     aim = spread(target, inputs, data.outputs)
     weight = None if data.class_weight is None else data.class_weight.cpu()
     scores = data.scores(output, target)
-    record["valid_loss"] = float(loss_of(output, aim, data.outputs, weight))
+    loss = loss_of(output, aim, data.outputs, weight, sample_weight=data.valid_weight)
+    record["valid_loss"] = float(loss)
     scores["loss"] = record["valid_loss"]
     # A validation part of one class has no AUROC: then the loss decides.
     name = "loss" if math.isnan(scores[data.metric]) else data.metric

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from roughformer.kinds import unused_options
 from roughformer.series import SeriesBatch
 from roughformer.tune.space import Choice, Range, Space
 from roughformer.words import word_count
@@ -30,22 +29,26 @@ def default_space(
     causal = bool(start["causal"])
     rates = Space(
         learning_rate=Range(3e-4, 1e-2, log=True),
-        weight_decay=Range(1e-4, 0.1, log=True),
-        dropout=Range(0.0, 0.4),
-        n_layers=Range(1, 3),
+        training__weight_decay=Range(1e-4, 0.1, log=True),
+        model__dropout=Range(0.0, 0.4),
+        model__n_layers=Range(1, 3),
     )
-    choices = {
+    choices: dict[str, list[Any]] = {
         "windows": _windows(batch, causal),
-        "depth": _depths(batch, start),
+        "depth": _depths(batch, start) if "depth" in start else [],
         "views": [("global", "local"), ("local",), ("global",)],
-        "basepoint": [True, False],
-        "clock": ["auto", 0],
-        "spectrum": ["auto", None],
-        "d_model": [32, 64, 128],
-        "n_heads": [2, 4, 8],
+        "tokens__basepoint": [True, False],
+        "tokens__clock": ["auto", 0],
+        "tokens__spectrum": ["auto", None],
+        "model__d_model": [32, 64, 128],
+        "model__n_heads": [2, 4, 8],
     }
+    if causal:  # its spectrum would see the future, so "auto" is none
+        del choices["tokens__spectrum"]
     found = Space()
     for name, values in choices.items():
+        if name not in start:  # the model has no such option
+            continue
         own = start[name]
         if own not in values:
             values = [own, *values]
@@ -55,15 +58,14 @@ def default_space(
             found[name] = Choice(tuple(values))
     for name, span in rates.items():
         assert isinstance(span, Range)
+        if name not in start:
+            continue
         own = start[name]
         if span.log and own <= 0:  # not on this scale
             found[name] = span
         else:
             found[name] = Range(min(span.low, own), max(span.high, own), span.log)
-    if causal:  # its spectrum would see the future, so "auto" is none
-        del found["spectrum"]
-    left_out = {*fixed, *unused_options(str(start["model"]), list(found))}
-    return Space({name: what for name, what in found.items() if name not in left_out})
+    return Space({name: what for name, what in found.items() if name not in fixed})
 
 
 def _windows(batch: SeriesBatch, causal: bool) -> list[Any]:
@@ -81,7 +83,7 @@ def _windows(batch: SeriesBatch, causal: bool) -> list[Any]:
 
 
 def _depths(batch: SeriesBatch, start: Mapping[str, Any]) -> list[int]:
-    lags = start["lags"] if isinstance(start["lags"], tuple) else (start["lags"],)
-    d = max(batch.n_channels, 1) * (1 + len(lags) + bool(start["counts"]))
-    d += start["time"] != "none"
+    lags = start["tokens__lags"]
+    d = max(batch.n_channels, 1) * (1 + len(lags) + bool(start["tokens__counts"]))
+    d += start["tokens__time"] != "none"
     return [depth for depth in (1, 2, 3, 4) if word_count(d, depth) <= _MOST_WORDS]

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy.typing as npt
 
 from roughformer.errors import InputError
-from roughformer.estimators import RFormerClassifier, RFormerRegressor
+from roughformer.estimators import estimator_class
 from roughformer.series import SeriesBatch
 from roughformer.train.metrics import better, check_metric
 
@@ -35,6 +35,7 @@ class Problem:
     target: Array
     groups: Array | None = None
     held: tuple[SeriesBatch, Array] | None = None
+    model: str = "rformer"
 
 
 @dataclass(frozen=True)
@@ -97,8 +98,7 @@ def run_job(
     the best epoch, its number, all its scores, and what it cost.
     """
     started = time.perf_counter()
-    cls = RFormerClassifier if problem.task == "classification" else RFormerRegressor
-    estimator = cls(**settings, run_dir=run_dir, resume=run_dir is not None, verbose=0)
+    cls = estimator_class(problem.task, problem.model)
     metric = check_metric(settings["metric"], problem.task)
 
     def after_epoch(record: dict[str, Any]) -> None:
@@ -108,7 +108,9 @@ def run_job(
 
     for record in _earlier(run_dir):  # an epoch may have been saved and not yet told
         after_epoch(record)
-    estimator.after_epoch = after_epoch
+    running: dict[str, Any] = {"run_dir": run_dir, "resume": run_dir is not None, "verbose": 0}
+    running["training__callbacks"] = (after_epoch,)
+    estimator = cls.from_settings(settings | running)
     estimator.fit(
         problem.batch, problem.target, groups=problem.groups, validation_data=problem.held
     )

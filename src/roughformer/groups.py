@@ -1,0 +1,102 @@
+"""Groups of options: plain data that never changes and knows which of its values were given."""
+
+import difflib
+import inspect
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from roughformer.errors import InputError
+
+__all__ = ["Group", "one_line"]
+
+
+def one_line(error: ValidationError) -> InputError:
+    """What pydantic found wrong with an option, in one sentence."""
+    first = error.errors()[0]
+    name = ".".join(str(part) for part in first["loc"] if not str(part).startswith("function"))
+    message = first["msg"].removeprefix("Value error, ")
+    told = isinstance(first.get("input"), dict) or " got " in message
+    given = "" if told else f", got {first.get('input')!r}"
+    return InputError(f"{'' if message.startswith(name) else name + ': '}{message}{given}")
+
+
+class Group(BaseModel):
+    """Options that belong together.
+
+    A group remembers which options were given (``given``); an estimator is free to choose the
+    others. ``"auto"`` is the same as not giving an option. Unknown names and wrong values raise
+    ``InputError``.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    # Fields that are no options of an estimator: what sets them instead.
+    set_by: ClassVar[dict[str, str]] = {}
+
+    if not TYPE_CHECKING:  # type checkers know the fields
+
+        def __init__(self, /, **options):
+            """Check the options that are given."""
+            for name in options:
+                if name not in type(self).model_fields:
+                    raise InputError(_unknown(type(self), name))
+            try:
+                super().__init__(**{k: v for k, v in options.items() if not _is_auto(v)})
+            except ValidationError as error:
+                raise one_line(error) from None
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        """Show only the options in the signature, and describe them in the docstring."""
+        super().__pydantic_init_subclass__(**kwargs)
+        fields = inspect.signature(cls).parameters.values()
+        shown = [field for field in fields if field.name in cls.options()]
+        cls.__signature__ = inspect.Signature(shown)
+        if "Parameters\n" not in (cls.__doc__ or ""):
+            cls.__doc__ = "\n".join([inspect.cleandoc(cls.__doc__ or ""), *_described(cls)])
+
+    @classmethod
+    def options(cls) -> list[str]:
+        """The names that an estimator takes in this group."""
+        return [name for name in cls.model_fields if name not in cls.set_by]
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The options that were given, by name."""
+        given = self.model_fields_set
+        return {name: getattr(self, name) for name in type(self).model_fields if name in given}
+
+    def __repr_args__(self) -> Any:
+        """Show what was given."""
+        yield from self.given.items()
+
+    def __str__(self) -> str:
+        """As ``repr``."""
+        return repr(self)
+
+    def __deepcopy__(self, memo: Any = None) -> Self:
+        """Nothing in a group changes, so a deep copy is the group itself, callbacks included."""
+        return self
+
+
+def _described(group: type[Group]) -> list[str]:
+    """The lines of numpydoc's section of parameters."""
+    lines = ["", "Parameters", "----------"]
+    for name in group.options():
+        field = group.model_fields[name]
+        kind = getattr(field.annotation, "__name__", str(field.annotation).replace("typing.", ""))
+        lines.append(f"{name} : {kind}, default {field.default!r}")
+        lines += [f"    {field.description}"] if field.description else []
+    return lines
+
+
+def _is_auto(value: Any) -> bool:
+    return isinstance(value, str) and value == "auto"
+
+
+def _unknown(group: type[Group], name: str) -> str:
+    near = difflib.get_close_matches(str(name), group.options(), n=1)
+    known = ", ".join(group.options())
+    hint = f"did you mean {near[0]!r}? It has {known}" if near else f"it has {known}"
+    return f"{group.__name__} has no option {name!r}; {hint}"

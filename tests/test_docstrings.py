@@ -1,0 +1,43 @@
+"""numpydoc sections of the public estimators and groups, against their signatures."""
+
+import inspect
+import re
+
+import pytest
+
+import roughformer as rf
+from roughformer.estimators.baselines import BASELINES
+from roughformer.estimators.models import RateModelConfig
+
+ESTIMATORS = [rf.RFormerClassifier, rf.RFormerRegressor, rf.RateRegressor, *BASELINES]
+GROUPS = [rf.TokenConfig, rf.ModelConfig, rf.TrainConfig, rf.SpectrumConfig, RateModelConfig]
+METHODS = [
+    getattr(cls, name)
+    for cls in (rf.RFormerClassifier, rf.RFormerRegressor)
+    for name, method in inspect.getmembers(cls, inspect.isroutine)
+    if name in ("fit", "predict", "predict_proba", "predict_quantiles", "predict_windows", "score",
+                "explain", "save", "load", "from_preset", "get_params", "set_params")
+]  # fmt: skip
+
+
+def described(documented):
+    """Names in the section of parameters, in their order."""
+    text = inspect.getdoc(documented)
+    section = re.search(r"^Parameters\n-+\n(.*?)(?=^\w+\n-{3,}|\Z)", text, re.M | re.S)
+    return re.findall(r"^(\**\w+)(?: : .+)?$", section[1], re.M)
+
+
+@pytest.mark.parametrize("documented", [*ESTIMATORS, *GROUPS], ids=lambda cls: cls.__name__)
+def test_the_docstring_of_a_class_describes_each_parameter_and_no_other(documented):
+    assert "{" + "training}" not in documented.__doc__
+    assert set(described(documented)) == set(inspect.signature(documented).parameters)
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.__qualname__)
+def test_the_docstring_of_a_method_describes_each_parameter(method):
+    expected = [
+        ("**" if p.kind is p.VAR_KEYWORD else "") + name
+        for name, p in inspect.signature(method).parameters.items()
+        if name != "self"
+    ]
+    assert described(method) == expected
