@@ -2,6 +2,7 @@
 
 from typing import Any, ClassVar, Literal
 
+from roughformer.estimators.base import TrainedEstimator
 from roughformer.estimators.classifier import TrainedClassifier
 from roughformer.estimators.documented import documented
 from roughformer.estimators.models import (
@@ -35,8 +36,42 @@ __all__ = [
 _SHORTCUTS = dict.fromkeys(("epochs", "batch_size", "learning_rate", "drop"), "training")
 
 
+_CLASSES = """classes_ : ndarray
+        Class labels, in the order of the columns of ``predict_proba``.
+    """
+
+
+def _complete(
+    cls: type[TrainedEstimator], kind: str, config: type[Group], outputs: str, classes: str = ""
+) -> None:
+    """Kind, groups and docstring of a baseline: only the first line of it is its own."""
+    cls.kind = kind
+    cls.groups = {"model": config, "training": TrainConfig}
+    cls.__doc__ = f"""{cls.__doc__}
+
+    Parameters
+    ----------
+    {{series}}
+    {{training}}
+    {outputs}
+    {{running}}
+    model : {config.__name__} or dict, optional
+        Options of the model.
+    {{train_group}}
+
+    Attributes
+    ----------
+    {classes}{{fitted}}
+    """
+    documented(cls)
+
+
 class _BaselineClassifier(TrainedClassifier):
     shortcuts: ClassVar[dict[str, str]] = _SHORTCUTS
+
+    def __init_subclass__(cls, *, kind: str, config: type[Group], **options: Any) -> None:
+        super().__init_subclass__(**options)
+        _complete(cls, kind, config, "{classes}", _CLASSES)
 
     def __init__(
         self,
@@ -84,6 +119,10 @@ class _BaselineClassifier(TrainedClassifier):
 class _BaselineRegressor(TrainedRegressor):
     shortcuts: ClassVar[dict[str, str]] = _SHORTCUTS
 
+    def __init_subclass__(cls, *, kind: str, config: type[Group], **options: Any) -> None:
+        super().__init_subclass__(**options)
+        _complete(cls, kind, config, "{numbers}")
+
     def __init__(
         self,
         *,
@@ -129,328 +168,52 @@ class _BaselineRegressor(TrainedRegressor):
         self.training = training
 
 
-@documented
-class TransformerClassifier(_BaselineClassifier):
-    """Classify series with a Transformer over the samples.
-
-    Parameters
-    ----------
-    {series}
-    {training}
-    {classes}
-    {running}
-    model : TransformerModelConfig or dict, optional
-        Options of the model.
-    {train_group}
-
-    Attributes
-    ----------
-    classes_ : ndarray
-        Class labels, in the order of the columns of ``predict_proba``.
-    {fitted}
-    """
-
-    kind = "transformer"
-    groups: ClassVar[dict[str, type[Group]]] = {
-        "model": TransformerModelConfig,
-        "training": TrainConfig,
-    }
+class TransformerClassifier(_BaselineClassifier, kind="transformer", config=TransformerModelConfig):
+    """Classify series with a Transformer over the samples."""
 
 
-@documented
-class TransformerRegressor(_BaselineRegressor):
-    """Predict numbers from series with a Transformer over the samples.
-
-    Parameters
-    ----------
-    {series}
-    {training}
-    {numbers}
-    {running}
-    model : TransformerModelConfig or dict, optional
-        Options of the model.
-    {train_group}
-
-    Attributes
-    ----------
-    {fitted}
-    """
-
-    kind = "transformer"
-    groups: ClassVar[dict[str, type[Group]]] = {
-        "model": TransformerModelConfig,
-        "training": TrainConfig,
-    }
+class TransformerRegressor(_BaselineRegressor, kind="transformer", config=TransformerModelConfig):
+    """Predict numbers from series with a Transformer over the samples."""
 
 
-@documented
-class GRUClassifier(_BaselineClassifier):
-    """Classify series with a GRU over the samples (GRU-simple of Che et al. 2018).
-
-    Parameters
-    ----------
-    {series}
-    {training}
-    {classes}
-    {running}
-    model : GRUModelConfig or dict, optional
-        Options of the model.
-    {train_group}
-
-    Attributes
-    ----------
-    classes_ : ndarray
-        Class labels, in the order of the columns of ``predict_proba``.
-    {fitted}
-    """
-
-    kind = "gru"
-    groups: ClassVar[dict[str, type[Group]]] = {
-        "model": GRUModelConfig,
-        "training": TrainConfig,
-    }
+class GRUClassifier(_BaselineClassifier, kind="gru", config=GRUModelConfig):
+    """Classify series with a GRU over the samples (GRU-simple of Che et al. 2018)."""
 
 
-@documented
-class GRURegressor(_BaselineRegressor):
-    """Predict numbers from series with a GRU over the samples (GRU-simple of Che et al. 2018).
-
-    Parameters
-    ----------
-    {series}
-    {training}
-    {numbers}
-    {running}
-    model : GRUModelConfig or dict, optional
-        Options of the model.
-    {train_group}
-
-    Attributes
-    ----------
-    {fitted}
-    """
-
-    kind = "gru"
-    groups: ClassVar[dict[str, type[Group]]] = {
-        "model": GRUModelConfig,
-        "training": TrainConfig,
-    }
+class GRURegressor(_BaselineRegressor, kind="gru", config=GRUModelConfig):
+    """Predict numbers from series with a GRU over the samples (GRU-simple of Che et al. 2018)."""
 
 
-@documented
-class ODERNNClassifier(_BaselineClassifier):
-    """Classify series with an ODE-RNN (Rubanova et al. 2019).
-
-    Parameters
-    ----------
-    {series}
-    {training}
-    {classes}
-    {running}
-    model : ODERNNModelConfig or dict, optional
-        Options of the model.
-    {train_group}
-
-    Attributes
-    ----------
-    classes_ : ndarray
-        Class labels, in the order of the columns of ``predict_proba``.
-    {fitted}
-    """
-
-    kind = "ode-rnn"
-    groups: ClassVar[dict[str, type[Group]]] = {
-        "model": ODERNNModelConfig,
-        "training": TrainConfig,
-    }
+class ODERNNClassifier(_BaselineClassifier, kind="ode-rnn", config=ODERNNModelConfig):
+    """Classify series with an ODE-RNN (Rubanova et al. 2019)."""
 
 
-@documented
-class ODERNNRegressor(_BaselineRegressor):
-    """Predict numbers from series with an ODE-RNN (Rubanova et al. 2019).
-
-    Parameters
-    ----------
-    {series}
-    {training}
-    {numbers}
-    {running}
-    model : ODERNNModelConfig or dict, optional
-        Options of the model.
-    {train_group}
-
-    Attributes
-    ----------
-    {fitted}
-    """
-
-    kind = "ode-rnn"
-    groups: ClassVar[dict[str, type[Group]]] = {
-        "model": ODERNNModelConfig,
-        "training": TrainConfig,
-    }
+class ODERNNRegressor(_BaselineRegressor, kind="ode-rnn", config=ODERNNModelConfig):
+    """Predict numbers from series with an ODE-RNN (Rubanova et al. 2019)."""
 
 
-@documented
-class NeuralCDEClassifier(_BaselineClassifier):
-    """Classify series with a Neural CDE (Kidger et al. 2020).
-
-    Parameters
-    ----------
-    {series}
-    {training}
-    {classes}
-    {running}
-    model : NeuralCDEModelConfig or dict, optional
-        Options of the model.
-    {train_group}
-
-    Attributes
-    ----------
-    classes_ : ndarray
-        Class labels, in the order of the columns of ``predict_proba``.
-    {fitted}
-    """
-
-    kind = "neural-cde"
-    groups: ClassVar[dict[str, type[Group]]] = {
-        "model": NeuralCDEModelConfig,
-        "training": TrainConfig,
-    }
+class NeuralCDEClassifier(_BaselineClassifier, kind="neural-cde", config=NeuralCDEModelConfig):
+    """Classify series with a Neural CDE (Kidger et al. 2020)."""
 
 
-@documented
-class NeuralCDERegressor(_BaselineRegressor):
-    """Predict numbers from series with a Neural CDE (Kidger et al. 2020).
-
-    Parameters
-    ----------
-    {series}
-    {training}
-    {numbers}
-    {running}
-    model : NeuralCDEModelConfig or dict, optional
-        Options of the model.
-    {train_group}
-
-    Attributes
-    ----------
-    {fitted}
-    """
-
-    kind = "neural-cde"
-    groups: ClassVar[dict[str, type[Group]]] = {
-        "model": NeuralCDEModelConfig,
-        "training": TrainConfig,
-    }
+class NeuralCDERegressor(_BaselineRegressor, kind="neural-cde", config=NeuralCDEModelConfig):
+    """Predict numbers from series with a Neural CDE (Kidger et al. 2020)."""
 
 
-@documented
-class NeuralRDEClassifier(_BaselineClassifier):
-    """Classify series with a Neural RDE on log-signatures (Morrill et al. 2021).
-
-    Parameters
-    ----------
-    {series}
-    {training}
-    {classes}
-    {running}
-    model : NeuralRDEModelConfig or dict, optional
-        Options of the model.
-    {train_group}
-
-    Attributes
-    ----------
-    classes_ : ndarray
-        Class labels, in the order of the columns of ``predict_proba``.
-    {fitted}
-    """
-
-    kind = "neural-rde"
-    groups: ClassVar[dict[str, type[Group]]] = {
-        "model": NeuralRDEModelConfig,
-        "training": TrainConfig,
-    }
+class NeuralRDEClassifier(_BaselineClassifier, kind="neural-rde", config=NeuralRDEModelConfig):
+    """Classify series with a Neural RDE on log-signatures (Morrill et al. 2021)."""
 
 
-@documented
-class NeuralRDERegressor(_BaselineRegressor):
-    """Predict numbers from series with a Neural RDE on log-signatures (Morrill et al. 2021).
-
-    Parameters
-    ----------
-    {series}
-    {training}
-    {numbers}
-    {running}
-    model : NeuralRDEModelConfig or dict, optional
-        Options of the model.
-    {train_group}
-
-    Attributes
-    ----------
-    {fitted}
-    """
-
-    kind = "neural-rde"
-    groups: ClassVar[dict[str, type[Group]]] = {
-        "model": NeuralRDEModelConfig,
-        "training": TrainConfig,
-    }
+class NeuralRDERegressor(_BaselineRegressor, kind="neural-rde", config=NeuralRDEModelConfig):
+    """Predict numbers from series with a Neural RDE on log-signatures (Morrill et al. 2021)."""
 
 
-@documented
-class StateSpaceClassifier(_BaselineClassifier):
-    """Classify series with a state-space model, S5 (Smith et al. 2023).
-
-    Parameters
-    ----------
-    {series}
-    {training}
-    {classes}
-    {running}
-    model : StateSpaceModelConfig or dict, optional
-        Options of the model.
-    {train_group}
-
-    Attributes
-    ----------
-    classes_ : ndarray
-        Class labels, in the order of the columns of ``predict_proba``.
-    {fitted}
-    """
-
-    kind = "state-space"
-    groups: ClassVar[dict[str, type[Group]]] = {
-        "model": StateSpaceModelConfig,
-        "training": TrainConfig,
-    }
+class StateSpaceClassifier(_BaselineClassifier, kind="state-space", config=StateSpaceModelConfig):
+    """Classify series with a state-space model, S5 (Smith et al. 2023)."""
 
 
-@documented
-class StateSpaceRegressor(_BaselineRegressor):
-    """Predict numbers from series with a state-space model.
-
-    Parameters
-    ----------
-    {series}
-    {training}
-    {numbers}
-    {running}
-    model : StateSpaceModelConfig or dict, optional
-        Options of the model.
-    {train_group}
-
-    Attributes
-    ----------
-    {fitted}
-    """
-
-    kind = "state-space"
-    groups: ClassVar[dict[str, type[Group]]] = {
-        "model": StateSpaceModelConfig,
-        "training": TrainConfig,
-    }
+class StateSpaceRegressor(_BaselineRegressor, kind="state-space", config=StateSpaceModelConfig):
+    """Predict numbers from series with a state-space model."""
 
 
 BASELINES: tuple[type[TrainedClassifier | TrainedRegressor], ...] = (
