@@ -196,8 +196,8 @@ class CausalStreams:
         found: list[Ended] = []
         while len(rows.slots):
             piece, tokens = self._step(rows, np.minimum(self._count(rows), _ROWS_AT_ONCE))
-            ended = piece.ended.numpy()
-            if ended.any():
+            if tokens is not None:
+                ended = piece.ended.numpy()
                 found.append(self._close(rows.slots[ended], piece, tokens, ended))
             rows = rows.behind(piece.taken.numpy())
             if wait and len(rows.slots):
@@ -219,14 +219,16 @@ class CausalStreams:
         count = np.add.reduceat(inside, first, dtype=np.int64) + 1
         return np.asarray(np.minimum(count, rows.lengths))
 
-    def _step(self, rows: Arrivals, count: Ints) -> tuple[Piece, Tensor]:
-        """One step of these streams, with the first ``count (g,)`` rows of each."""
+    def _step(self, rows: Arrivals, count: Ints) -> tuple[Piece, Tensor | None]:
+        """One step of these streams, with the first ``count (g,)`` rows of each; no tokens if no
+        window ends.
+        """
         slots, most = rows.slots, len(rows.times) - 1
         # Behind the count stands what comes next, which the step does not look at.
         source = np.minimum(rows.offsets[:-1, None] + np.arange(int(count.max())), most)
         values, times = rows.values[source], rows.times[source]
         with torch.inference_mode():
-            new, piece, tokens = self.tokens(
+            new, piece, tokens = self.tokens.extend(
                 self._remembered(slots),
                 torch.from_numpy(values),
                 torch.from_numpy(times),

@@ -63,6 +63,19 @@ class TokenStep:
         tokens = torch.cat([part(piece, state, new) for part in self._parts], dim=-1)
         return new, piece, tokens.float()
 
+    def extend(
+        self, state: State, values: Tensor, times: Tensor, lengths: Tensor
+    ) -> tuple[State, "Piece", Tensor | None]:
+        """The same, without tokens if no window ends; then only what has changed is returned."""
+        new: State = {}
+        piece = self._take(values, times, lengths, state, new)
+        if bool(piece.ended.any()):
+            tokens = torch.cat([part(piece, state, new) for part in self._parts], dim=-1)
+            return new, piece, tokens.float()
+        for part in self._parts:
+            part.extend(piece, state, new)
+        return new, piece, None
+
 
 def per_stream(which: Tensor, yes: Tensor | float, no: Tensor) -> Tensor:
     """``yes`` for the streams ``which (B,)``, ``no (B, ...)`` for the others."""
@@ -224,8 +237,7 @@ class _Words:
 
     def __call__(self, piece: Piece, old: State, new: State) -> Tensor:
         """``(B, F)``: words of the open windows as they are now."""
-        begin = torch.where(piece.fresh.unsqueeze(1), piece.begin, old["begin"])
-        local = multiply(self._levels(old["local"]), self._of_piece(piece))
+        begin, local, turns = self.extend(piece, old, new)
         new["local"] = per_stream(piece.ended, 0.0, as_words(local))
         new["begin"] = per_stream(piece.ended, piece.x[:, -1], begin)
         parts = []
@@ -238,11 +250,22 @@ class _Words:
             if self.lifts.basepoint:
                 levels = multiply(jump(start, self.lifts.time is not None, self.depth), levels)
             parts.append(in_transform(as_words(levels), self.tokenizer.layout, view))
-        if self.clock is not None:
-            turns = old["clocks"] + self._turns(piece)
+        if turns is not None:
             new["clocks"] = per_stream(piece.ended, 0.0, turns)
             parts.append(turns.flatten(1))
         return torch.cat(parts, dim=-1)
+
+    def extend(self, piece: Piece, old: State, new: State) -> tuple[Tensor, Levels, Tensor | None]:
+        """The open windows with the piece: where they begin, their signatures and clock words."""
+        begin = torch.where(piece.fresh.unsqueeze(1), piece.begin, old["begin"])
+        local = multiply(self._levels(old["local"]), self._of_piece(piece))
+        new["begin"], new["local"] = begin, as_words(local)
+        if "first" in old:
+            new["first"] = torch.where(piece.fresh.unsqueeze(1), begin, old["first"])
+        if self.clock is None:
+            return begin, local, None
+        new["clocks"] = old["clocks"] + self._turns(piece)
+        return begin, local, new["clocks"]
 
     def _levels(self, words: Tensor) -> Levels:
         return as_levels(words, self.dim, self.depth)
@@ -265,10 +288,8 @@ class _Words:
     ) -> tuple[Levels, Tensor]:
         """Levels since the stream's start, and its values there ``(B, C)``."""
         levels = multiply(self._levels(old["whole"]), local)
-        first = torch.where(piece.fresh.unsqueeze(1), begin, old["first"])
         new["whole"] = per_stream(piece.ended, as_words(levels), old["whole"])
-        new["first"] = first
-        return levels, first
+        return levels, new["first"]
 
     def _over_context(
         self, local: Levels, begin: Tensor, piece: Piece, old: State, new: State
@@ -329,16 +350,18 @@ class _Observations:
             shapes[f"seen_{name}"] = (channels,)
             shapes[f"past_{name}"] = (channels,)
         for name in _RECENT:
-            shapes[f"recent_{name}"] = (
-                self.size,
-                channels,
-            )
+            shapes[f"recent_{name}"] = (self.size, channels)
+
+    def extend(self, piece: Piece, old: State, new: State) -> Counted:
+        """What was seen in the open windows, with the piece."""
+        now = _joined({name: old[f"seen_{name}"] for name in _KEPT}, self._of_piece(piece))
+        new |= {f"seen_{name}": part for name, part in _stored(now).items()}
+        return now
 
     def __call__(self, piece: Piece, old: State, new: State) -> Tensor:
         """``(B, F)``: words of the open windows as they are now."""
-        open_ = {name: old[f"seen_{name}"] for name in _KEPT}
         past = {name: old[f"past_{name}"] for name in _KEPT}
-        now = _joined(open_, self._of_piece(piece))
+        now = self.extend(piece, old, new)
         whole = _joined(past, now)
         finite, summed = _stored(now), _stored(whole)
         for name in _KEPT:
