@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import re
+from operator import attrgetter
 import sys
 from pathlib import Path
 from unittest.mock import MagicMock
@@ -108,7 +109,8 @@ def test_pages_of_measurements_have_the_published_numbers(name):
 def test_every_public_name_is_in_the_reference():
     page = (DOCS / "reference.md").read_text()
     by_module = ("errors",)  # automodule
-    names = [n for n in rf.__all__ if n != "__version__"]
-    homes = {n: getattr(rf, n).__module__.split(".")[1] for n in names}
+    names = [n for n in rf.__all__ if n not in ("__version__", "nn")]
+    names += [f"nn.{n}" for n in rf.nn.__all__]
+    homes = {n: attrgetter(n)(rf).__module__.split(".")[1] for n in names}
     missing = [n for n in names if homes[n] not in by_module and f"roughformer.{n}\n" not in page]
     assert missing == []

@@ -8,7 +8,7 @@ import pytest
 import roughformer as rf
 from roughformer.errors import InputError
 from roughformer.series import SeriesBatch
-from small import TINY
+from small import TINY, make
 
 pd = pytest.importorskip("pandas")
 
@@ -131,7 +131,7 @@ def test_to_pandas_and_back_is_the_same_batch():
 
 
 def quick(kind=rf.RFormerRegressor, **options):
-    return kind(**(TINY | {"epochs": 1} | options))
+    return make(kind, **(TINY | {"epochs": 1} | options))
 
 
 def test_targets_of_pandas_are_aligned_by_id():
