@@ -310,10 +310,10 @@ def test_another_manifest_is_refused(text, words, saved):
         load_checkpoint(saved)
 
 
-@pytest.mark.parametrize("version", [2, 0, "1", None, float("1e9")])
+@pytest.mark.parametrize("version", [1, 0, "2", None, float("1e9")])
 def test_another_version_is_refused_and_not_overwritten(version, saved):
     reseal(saved, version=version)
-    with pytest.raises(CheckpointError, match="install the roughformer that wrote it, or a newer"):
+    with pytest.raises(CheckpointError, match="install the roughformer that wrote it"):
         load_checkpoint(saved)
     with pytest.raises(CheckpointError, match="not part of a sound checkpoint"):
         save_checkpoint(saved, {}, {})

@@ -3,8 +3,8 @@
 import importlib.util
 import os
 import re
-from operator import attrgetter
 import sys
+from operator import attrgetter
 from pathlib import Path
 from unittest.mock import MagicMock
 

@@ -161,3 +161,106 @@ def test_the_whole_model_is_exported_by_torch_itself():
     program = torch.export.export(model, (values, times, lengths), dynamic_shapes=shapes)
     other = padded(n=4, longest=17, seed=3)
     torch.testing.assert_close(program.module()(*other), model(*other), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("options", [{}, {"observations": True}, {"clock": 2, "windows": 5}])
+def test_compile_takes_the_whole_model_as_one_graph(options):
+    series = padded()
+    tokens = rf.TokenConfig(**options)
+    model = rf.RFormer(n_channels=2, n_outputs=3, d_model=16, tokens=tokens).eval()
+    model.fit_scaling(series)
+    torch._dynamo.reset()
+    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(*series), model(*series))
+
+
+def test_gradients_are_finite_where_a_channel_was_seen_once_or_does_not_move():
+    values = torch.ones(3, 12, 1)
+    values[0] = torch.randn(12, 1)
+    tokens = rf.TokenConfig(observations=True)
+    model = rf.RFormer(n_channels=1, n_outputs=1, d_model=8, task="regression", tokens=tokens)
+    model.fit_scaling((values,))
+    values.requires_grad_()
+    model(values).sum().backward()
+    assert values.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_the_model_works_in_the_dtype_of_its_weights(dtype):
+    values, times, lengths = padded()
+    model = rf.RFormer(n_channels=2, n_outputs=3, d_model=16).eval()
+    model.fit_scaling((values.to(dtype), times, lengths))
+    want = model(values, times, lengths)
+    found = model.to(dtype)(values.to(dtype), times, lengths)
+    assert found.dtype == dtype
+    torch.testing.assert_close(
+        found.float(), want, atol=1e-5 if dtype == torch.float64 else 0.2, rtol=0
+    )
+
+
+def test_a_stream_of_more_windows_than_were_allowed_says_nothing():
+    values, times, lengths = padded(n=1, missing=0.0)
+    config = rf.TokenConfig(windows={"points": 2}, hold=True)
+    model = rf.RFormer(n_channels=2, n_outputs=3, tokens=config, d_model=16, causal=True).eval()
+    model.fit_scaling((values, times, lengths))
+    state, at, said = model.new_state(1, max_windows=4), 0, []
+    while at < int(lengths):
+        state, step = model.step(state, values[:, at:], times[:, at:])
+        said += [step.output] if step.ended else []
+        at += int(step.taken)
+    assert torch.stack(said[:4]).isfinite().all()
+    assert torch.stack(said[4:]).isnan().all()
+
+
+def test_labels_of_a_loader_are_not_taken_for_times_or_lengths():
+    values, times = torch.randn(2, 10, 1), torch.arange(10.0).expand(2, 10)
+    model = rf.RFormer(n_channels=1, n_outputs=2)
+    for item in ((values, times, torch.tensor([1, 2])), (values, times, torch.tensor([0, 1]))):
+        with pytest.raises(rf.InputError, match="third part of what the loader gives"):
+            model.fit_scaling([item])
+    with pytest.raises(rf.InputError, match="second part of what the loader gives"):
+        model.fit_scaling([(values, torch.tensor([0, 1]))])
+
+
+def test_static_covariates_of_another_width_are_refused():
+    values, times, lengths = padded()
+    tokens = rf.TokenConfig(static=("age", "height"))
+    model = rf.RFormer(n_channels=2, n_outputs=2, tokens=tokens)
+    for wrong in (None, torch.zeros(6, 1), torch.zeros(6, 5)):
+        with pytest.raises(rf.InputError, match="takes 2 static covariates"):
+            model.fit_scaling((values, times, lengths, wrong))
+    model.fit_scaling((values, times, lengths, torch.randn(6, 2)))
+    with pytest.raises(rf.InputError, match="takes 2 static covariates"):
+        model(values, times, lengths)
+    with pytest.raises(rf.InputError, match="takes no static covariates"):
+        plain = rf.RFormer(n_channels=2, n_outputs=2)
+        plain.fit_scaling((values, times, lengths))
+        plain(values, times, lengths, torch.zeros(6, 1))
+
+
+def test_a_state_without_scaling_takes_it_away():
+    model, fresh = (rf.RFormer(n_channels=2, n_outputs=2) for _ in range(2))
+    model.fit_scaling(padded())
+    model.load_state_dict(fresh.state_dict())
+    with pytest.raises(rf.InputError, match="fit_scaling"):
+        model(*padded())
+
+
+@pytest.mark.parametrize("tokens", [{}, {"windows": {"duration": 1.9}, "observations": True}])
+def test_onnx_is_torchs_export_of_the_model_itself(tokens, tmp_path):
+    runtime = pytest.importorskip("onnxruntime")
+    values, times, lengths = padded()
+    config = rf.TokenConfig(**tokens)
+    model = rf.RFormer(n_channels=2, n_outputs=3, d_model=16, tokens=config).eval()
+    model.fit_scaling((values, times, lengths))
+    axes = {0: "batch", 1: "length"}
+    with torch.no_grad():
+        torch.onnx.export(
+            model, (values, times, lengths), tmp_path / "model.onnx", dynamo=True, verbose=False,
+            input_names=["values", "times", "lengths"], dynamic_shapes=(axes, axes, {0: "batch"}),
+        )  # fmt: skip
+    session = runtime.InferenceSession(tmp_path / "model.onnx")
+    other = dict(zip(("values", "times", "lengths"), padded(n=4, longest=17, seed=3), strict=True))
+    (found,) = session.run(None, {name: x.numpy() for name, x in other.items()})
+    with torch.no_grad():
+        np.testing.assert_allclose(found, model(**other), atol=1e-5)

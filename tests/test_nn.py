@@ -146,14 +146,21 @@ def test_per_sample_gradients_can_be_taken():
         torch.testing.assert_close(found[b], one.grad)
 
 
-def test_compile_takes_the_layer_as_one_graph():
+@pytest.mark.parametrize(
+    "lifts", ["none", "unit, basepoint", "lag, counts", "clock", "hold", "log"]
+)
+def test_compile_takes_the_layer_as_one_graph(lifts):
     values, times, lengths = ragged()
-    layer = MultiViewSignature(3, 2, lifts=[rf.Time(2.0)])
+    transform = "logsignature" if lifts == "log" else "signature"
+    layer = MultiViewSignature(
+        3, 2, lifts=LIFTS.get(lifts, ()), hold=lifts == "hold", transform=transform
+    )
     net = torch.nn.Linear(layer.n_features(2), 1).double()
 
     def loss(v, t, n):
         return net(layer(v, t, n).tokens).square().sum()
 
+    torch._dynamo.reset()
     compiled = torch.compile(loss, fullgraph=True, backend="aot_eager")
     for batch in (values, ragged(seed=5)[0]):
         x = batch.nan_to_num(0.5)
@@ -161,6 +168,23 @@ def test_compile_takes_the_layer_as_one_graph():
         loss(one, times, lengths).backward()
         compiled(two, times, lengths).backward()
         torch.testing.assert_close(one.grad, two.grad)
+
+
+def test_the_operator_keeps_its_promises_to_torch():
+    values, times, lengths = ragged(missing=0.0)
+    edges = (times[:, -1:] - times[:, :1]) * torch.linspace(0, 1, 4, dtype=torch.float64)
+    args = (values.requires_grad_(), times, lengths, edges, 2, "both", 1.0, False, True)
+    torch.library.opcheck(torch.ops.roughformer.window_signatures.default, args)
+
+
+def test_forward_mode_gradients_are_not_lost():
+    values, times, lengths = ragged(missing=0.0)
+    layer = MultiViewSignature(3, 2)
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(values, torch.ones_like(values))
+        found = torch.autograd.forward_ad.unpack_dual(layer(dual, times, lengths).tokens)
+    assert found.tangent is not None  # a translation changes no signature
+    torch.testing.assert_close(found.tangent, torch.zeros_like(found.tangent))
 
 
 def test_export_gives_a_program_of_plain_operations_for_any_sizes():
@@ -211,21 +235,40 @@ def test_on_another_device_nothing_is_copied_to_the_host():
         assert tokens.shape == (4, 5, layer.n_features(2))
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (lambda v, t, n: (v[0], t, n), r"\(batch, length, channels\)"),
-        (lambda v, t, n: (v, t[:, :3], n), r"times must be \(4, 9\)"),
-        (lambda v, t, n: (v, t.flip(1), n * 0 + 9), "times must be finite and increase"),
-        (lambda v, t, n: (v, t, n * 0), "lengths must be from 1 to 9"),
-        (lambda v, t, n: (v / 0, t, n), "values must be finite"),
-        (lambda v, t, n: (v.long(), t, n), "floating-point"),
-    ],
-)
-def test_wrong_series_are_refused_in_words(change, words):
+WRONG = [
+    (lambda v, t, n: (v[0], t, n), r"\(batch, length, channels\)"),
+    (lambda v, t, n: (v[:, :0], t[:, :0], n), "length of at least 1"),
+    (lambda v, t, n: (v, t[:, :3], n), r"times must be \(4, 9\)"),
+    (lambda v, t, n: (v, t.flip(1), n * 0 + 9), "times must be finite and increase"),
+    (lambda v, t, n: (v, t.round(), n * 0 + 9), "merge points of the same time"),
+    (lambda v, t, n: (v, t * torch.nan, n), "times must be finite and increase"),
+    (lambda v, t, n: (v, t, n * 0), "lengths must be from 1 to 9"),
+    (lambda v, t, n: (v, t, n * 0 + 10), "lengths must be from 1 to 9"),
+    (lambda v, t, n: (v, t, n.double()), "lengths must be 4 whole numbers"),
+    (lambda v, t, n: (v / 0, t, n), "values must be finite"),
+    (lambda v, t, n: (v.long(), t, n), "floating-point"),
+]
+
+
+@pytest.mark.parametrize("case", range(len(WRONG)))
+@pytest.mark.parametrize("options", [{}, {"hold": True}, {"lifts": [rf.Lag(0.3)]}])
+@pytest.mark.parametrize("grad", [False, True])
+def test_wrong_series_are_refused_in_words_on_every_path(case, options, grad):
     values, times, lengths = ragged(missing=0.0)
+    change, words = WRONG[case]
+    values, times, lengths = change(values, times, lengths)
+    if grad:
+        times = times.requires_grad_()
     with pytest.raises(rf.InputError, match=words):
-        MultiViewSignature(3)(*change(values, times, lengths))
+        MultiViewSignature(3, **options)(values, times, lengths)
+
+
+def test_no_series_have_no_tokens_and_whole_times_have_fractions_of_windows():
+    none = torch.zeros(0, 5, 2)
+    assert MultiViewSignature(3)(none).tokens.shape == (0, 3, 12)
+    assert MultiViewSignature(rf.Windows.by_duration(2.0))(none).tokens.shape == (0, 1, 12)
+    ends = MultiViewSignature(4)(torch.randn(1, 10, 1), torch.arange(10)).times
+    assert ends.tolist() == [[2.25, 4.5, 6.75, 9.0]]
 
 
 def test_the_example_of_a_training_loop_learns(capsys):

@@ -20,7 +20,7 @@ from small import ragged_batch
 def power_of(batch, config, **options):
     """The spectrum (B, C, J) of a batch."""
     words = spectrum_words(batch, frequencies(config), **options)
-    return log_power(torch.from_numpy(words), config)
+    return log_power(torch.from_numpy(words), config.floor)
 
 
 def test_the_spectrum_of_a_sine_peaks_at_its_frequency_full_and_dropped():

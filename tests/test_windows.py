@@ -226,3 +226,10 @@ def test_rules_are_equal_if_they_say_the_same():
     ]
     assert len(set(rules)) == len(rules)
     assert rf.Windows.by_count(3) != 3
+
+
+def test_a_dict_of_one_entry_is_a_rule():
+    assert rf.Windows.of({"duration": 2.0}) == rf.Windows.by_duration(2.0)
+    assert rf.Windows.of({"points": 5}) == rf.Windows.by_points(5)
+    with pytest.raises(rf.InputError, match="one entry"):
+        rf.Windows.of({"count": 5})

@@ -15,6 +15,8 @@ from roughformer.windows import Windows
 
 __all__ = ["MultiViewSignature", "SignatureTokens"]
 
+_USUAL_CHANNELS = 16  # series with more are met once before they can be compiled
+
 
 class SignatureTokens(NamedTuple):
     """What ``MultiViewSignature`` returns.
@@ -96,7 +98,8 @@ class MultiViewSignature(nn.Module):
             )
         self.options = (depth, views, lifts, transform, basis)
         self.hold = hold
-        if hold and any(x.counts for x in layout_of(1, *self.options).lifts.values()):
+        self._layouts = {n: layout_of(n, *self.options) for n in range(1, _USUAL_CHANNELS + 1)}
+        if hold and any(x.counts for x in self._layouts[1].lifts.values()):
             raise InputError("held paths have no gaps to count between; leave Counts() out")
 
     def n_features(self, n_channels: int) -> int:
@@ -128,17 +131,20 @@ class MultiViewSignature(nn.Module):
         values, times, lengths = padded_series(values, times, lengths)
         data = observed(values, times, lengths)
         placed = place(self.windows, data)
-        layout = self._layout(values.shape[2])
+        layout = self._layout(int(values.shape[2]))
         tokens = padded_tokens(values, times, lengths, placed, layout, hold=self.hold)
-        ends = (data.start.unsqueeze(1) + placed.edges[:, 1:]).to(times.dtype)
+        ends = data.start.unsqueeze(1) + placed.edges[:, 1:]
+        ends = ends.to(times.dtype) if times.is_floating_point() else ends
         mask = placed.mask
         if mask is None:
             mask = torch.ones_like(ends, dtype=torch.bool)
         return SignatureTokens(tokens, ends, mask)
 
-    @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
     def _layout(self, n_channels: int) -> Layout:
-        return layout_of(n_channels, *self.options)
+        # What is here already is not worked out while torch.compile traces.
+        if n_channels not in self._layouts:
+            self._layouts[n_channels] = layout_of(n_channels, *self.options)
+        return self._layouts[n_channels]
 
     def extra_repr(self) -> str:
         """The options, for ``print``."""

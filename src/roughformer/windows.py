@@ -4,7 +4,7 @@ Window k is [t_{k-1}, t_k]. Cuts are times, not indices: they may fall between o
 the path is interpolated there.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Any, Literal
@@ -202,10 +202,24 @@ class Windows:
         return cls("explicit", cuts=tuple(rows))
 
     @classmethod
-    def of(cls, windows: "Windows | int | Sequence[float] | npt.NDArray[Any]") -> "Windows":
-        """A ``Windows``; a whole number is a count, anything else explicit cut times."""
+    def of(
+        cls, windows: "Windows | int | Mapping[str, Any] | Sequence[float] | npt.NDArray[Any]"
+    ) -> "Windows":
+        """A ``Windows``; a whole number is a count, ``{"duration": d}`` and ``{"points": n}`` say
+        what they are, anything else is explicit cut times.
+        """
         if isinstance(windows, Windows):
             return windows
+        if isinstance(windows, Mapping):
+            rules: dict[str, Any] = {"duration": cls.by_duration, "points": cls.by_points}
+            if len(windows) != 1 or next(iter(windows)) not in rules:
+                raise InputError(
+                    "windows as a dict have one entry, {'duration': d} or {'points': n}, got "
+                    f"{dict(windows)!r}"
+                )
+            ((rule, amount),) = windows.items()
+            made: Windows = rules[rule](amount)
+            return made
         if isinstance(windows, int | np.integer) and not isinstance(windows, bool):
             return cls.by_count(int(windows))
         if isinstance(windows, str | bytes | bool) or not np.iterable(windows):

@@ -91,7 +91,7 @@ def read_manifest(where: str, open_file: OpenFile) -> dict[str, dict[str, Any]]:
     if head.get("version") != VERSION:
         raise CheckpointError(
             f"{path!r} has format version {head.get('version')!r}, this roughformer reads version "
-            f"{VERSION}; install the roughformer that wrote it, or a newer one"
+            f"{VERSION}; train again with this version, or install the roughformer that wrote it"
         )
     listed: Any = head.get("files")
     good = isinstance(listed, dict) and CONFIG in listed and MANIFEST not in listed

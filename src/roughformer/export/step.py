@@ -101,7 +101,7 @@ class StepGraph(nn.Module):
         old = self._unpacked(state)
         new, piece, tokens = self._tokens(old, values, times, lengths)
         if static is not None:
-            static = encoded_static(self.encoder.static_encoder, static.double())
+            static = encoded_static(self.encoder.static_encoder.columns, static.double())
         output = self._run(tokens, static, piece, old, new)
         # At a window's end there is nothing newer than what was said then.
         still = (piece.window > 0) & (piece.now <= piece.opened)

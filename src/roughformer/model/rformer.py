@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -17,8 +18,9 @@ from roughformer.model.wide import Wide
 from roughformer.series import SeriesBatch
 from roughformer.signatures.padded import inside_of, observed, padded_series
 from roughformer.tokens import TokenConfig, Tokenizer
+from roughformer.tokens.padded import PaddedTokens, encoded_static
 from roughformer.tokens.static import StaticColumn, StaticEncoder
-from roughformer.tokens.step import State, TokenStep
+from roughformer.tokens.step import State, TokenStep, per_stream
 
 __all__ = ["RFormer", "Step", "TokenTransformer", "why_no_step"]
 
@@ -142,15 +144,16 @@ class TokenTransformer(nn.Module):
         self, tokens: Tensor, times: Tensor, static: Tensor | None
     ) -> tuple[Tensor, Tensor | None]:
         """What goes into the blocks, ``(B, L, d)``, and the standardised covariates."""
-        x = self.embed(self.input_drop(self.standardize(tokens)))
+        kind = self.embed.weight.dtype
+        x = self.embed(self.input_drop(self.standardize(tokens).to(kind)))
         if self.time is not None:
-            x = x + self.time(times)
+            x = x + self.time(times.to(kind))
         if self.embed_static is None:
             return x, None
         if static is None:
             raise ValueError(f"this model takes {self.config.n_static} static covariates")
         # Not known = the mean of the training part, which standardises to 0.
-        known = self.standardize_static(static)
+        known = self.standardize_static(static).to(kind)
         return x + self.embed_static(known).unsqueeze(1), known
 
     def answer(
@@ -257,6 +260,7 @@ class RFormer(TokenTransformer):
 
     tokenizer: Tokenizer | None = None
     scaled = False  # whether ``fit_scaling`` has been called, or a fitted tokenizer was given
+    _padded: PaddedTokens | None = None  # the tokenizer, once it is fitted
 
     def __init__(
         self,
@@ -332,9 +336,12 @@ class RFormer(TokenTransformer):
         static: Tensor | None = None,
     ) -> dict[str, Tensor]:
         """What ``from_tokens`` takes, for the series that ``forward`` takes."""
-        tokenizer = self._fitted()
-        values, times, lengths = _series_of(values, times, lengths, len(tokenizer.channels))
-        inputs, _ = tokenizer.padded(observed(values, times, lengths), static)
+        padded = self._padded
+        if padded is None:
+            padded = PaddedTokens.of(self._fitted())
+        values, times, lengths = padded_series(values, times, lengths)
+        _check_shapes(values, static, padded.n_channels, len(padded.static))
+        inputs, _ = padded(observed(values, times, lengths), static)
         return inputs
 
     def _fitted(self) -> Tokenizer:
@@ -377,8 +384,7 @@ class RFormer(TokenTransformer):
         fitted = Tokenizer.fit(config, batch)
         # Covariates are numbers: categories would change the shape of the weights.
         static = StaticEncoder(columns=tuple(_number(c) for c in fitted.static_encoder.columns))
-        self.tokenizer = fitted.model_copy(update={"static_encoder": static})
-        self.scaled = True
+        self.attach(fitted.model_copy(update={"static_encoder": static}))
         super().fit_scaling(self.tokenizer.encode(batch))
 
     def _series(self, data: Any) -> SeriesBatch:
@@ -388,7 +394,10 @@ class RFormer(TokenTransformer):
             return data[:_FOR_SCALING]
         parts: list[SeriesBatch] = []
         count = 0
-        for item in [data] if isinstance(data, tuple | dict) else _iterated(data):
+        given = isinstance(data, tuple | dict)
+        for item in [data] if given else _iterated(data):
+            if not given and isinstance(item, tuple | list) and len(item) <= 3:
+                _check_tuple(*item)
             parts.append(_batch_of(item, self.tokenizer))
             count += len(parts[-1])
             if count >= _FOR_SCALING:
@@ -406,6 +415,7 @@ class RFormer(TokenTransformer):
     def set_extra_state(self, state: Tensor) -> None:
         """The way back."""
         text = bytes(state.cpu().tolist())
+        self.scaled, self._padded = False, None
         if text:
             self.attach(Tokenizer.model_validate(json.loads(text)))
 
@@ -417,6 +427,7 @@ class RFormer(TokenTransformer):
                 f"{self.config.n_features}"
             )
         self.tokenizer, self.scaled = tokenizer, True
+        self._padded = PaddedTokens.of(tokenizer)
         return self
 
     # Streams
@@ -425,7 +436,7 @@ class RFormer(TokenTransformer):
         """What ``n`` new streams remember: nothing yet, on the device of the model.
 
         ``max_windows``: that a stream may have, if the model attends to all of them because it has
-        no ``context``.
+        no ``context``; beyond it outputs are NaN.
         """
         device = self.embed.weight.device
         size = self.config.context or max_windows
@@ -468,15 +479,22 @@ class RFormer(TokenTransformer):
         tokenizer = self._causal()
         if lengths is None:
             lengths = torch.full_like(times[:, 0], times.shape[1], dtype=torch.int64)
+        if values.dim() != 3 or values.shape[1] == 0:
+            raise InputError(
+                "a step takes points of shape (batch, at least 1, channels), with lengths of 0 "
+                f"where there are none; got {tuple(values.shape)}"
+            )
+        _check_shapes(values, static, len(tokenizer.channels), len(tokenizer.config.static))
         new, piece, tokens = TokenStep(tokenizer)(state, values, times, lengths)
         if static is not None:
-            from roughformer.tokens.padded import encoded_static
-
-            static = encoded_static(tokenizer.static_encoder, static.double())
+            static = encoded_static(tokenizer.static_encoder.columns, static.double())
         ends = (piece.now / tokenizer.time_unit).float()
         past = [state[f"block{i}"] for i in range(self.config.n_layers)]
         kept, output = self.step_tokens(past, tokens, ends, static, piece.window, piece.ended)
         new |= {f"block{i}": ring for i, ring in enumerate(kept)}
+        if self.config.context is None and past:
+            # The rings are full: what came first is no longer known.
+            output = per_stream(piece.window >= past[0].shape[3], torch.nan, output)
         time = torch.where(new["points"] == 0, torch.nan, new["start"] + piece.now)
         return new, Step(output, time, piece.ended, piece.taken)
 
@@ -528,17 +546,37 @@ def _unfitted(config: TokenConfig, channels: int | Sequence[str], causal: bool) 
 def _number(column: StaticColumn) -> StaticColumn:
     """The same covariate as one number."""
     if not column.levels:
-        return column.model_copy(update={"unknown": False})
+        return replace(column, unknown=False)
     return StaticColumn(name=column.name, low=min(column.levels), high=max(column.levels))
 
 
-def _series_of(
-    values: Tensor, times: Tensor | None, lengths: Tensor | None, n_channels: int
-) -> tuple[Tensor, Tensor, Tensor]:
-    values, times, lengths = padded_series(values, times, lengths)
+def _check_shapes(values: Tensor, static: Tensor | None, n_channels: int, n_static: int) -> None:
     if values.shape[2] != n_channels:
         raise InputError(f"the model takes {n_channels} channels, got {tuple(values.shape)}")
-    return values, times, lengths
+    given = 0 if static is None else static.shape[-1]
+    if given != n_static or (static is not None and static.dim() != 2):
+        shape = "none" if static is None else tuple(static.shape)
+        raise InputError(
+            f"the model takes {n_static or 'no'} static covariates (batch, {n_static}), got {shape}"
+        )
+
+
+def _check_tuple(values: Tensor, times: Tensor | None = None, lengths: Any = None) -> None:
+    """Short tuples of a loader may have labels where times or lengths belong."""
+    hint = "; give dicts with the keys 'values', 'times', 'lengths' if it is something else"
+    if times is not None and times.dim() == 1 and not times.is_floating_point():
+        raise InputError(f"the second part of what the loader gives must be times{hint}")
+    if times is None or lengths is None or times.dim() != 2 or times.shape[1] < 2:
+        return
+    size = times.shape[1]
+    ends = (lengths > 0) & (lengths < size)
+    at = lengths.clamp(1, size - 1).unsqueeze(1).to(torch.int64)
+    goes_on = (times.gather(1, at) > times.gather(1, at - 1))[:, 0]
+    if not bool(((lengths > 0) & (lengths <= size)).all()) or bool((goes_on & ends).any()):
+        raise InputError(
+            "the third part of what the loader gives must be lengths, but times go on behind them"
+            f"{hint}"
+        )
 
 
 def _iterated(data: Any) -> Iterable[Any]:
@@ -558,9 +596,9 @@ def _batch_of(item: Any, tokenizer: Tokenizer) -> SeriesBatch:
         item = dict(zip(names, parts, strict=False))
     if "values" not in item:
         raise InputError(f"an item of the loader has no 'values', only {list(item)}")
-    values, times, lengths = _series_of(
-        item["values"], item.get("times"), item.get("lengths"), len(tokenizer.channels)
-    )
+    values, times, lengths = padded_series(item["values"], item.get("times"), item.get("lengths"))
+    static = item.get("static") if tokenizer.config.static else None
+    _check_shapes(values, static, len(tokenizer.channels), len(tokenizer.config.static))
     inside = inside_of(lengths, values.shape[1])
     extras: dict[str, Any] = {"channels": list(tokenizer.channels)}
     if tokenizer.config.static:
@@ -570,7 +608,7 @@ def _batch_of(item: Any, tokenizer: Tokenizer) -> SeriesBatch:
         }
     return SeriesBatch(
         times[inside].detach().double().cpu().numpy(),
-        values[inside].detach().cpu().numpy(),
+        values[inside].detach().cpu().to(torch.promote_types(values.dtype, torch.float32)).numpy(),
         np.concatenate([[0], np.cumsum(lengths.cpu().numpy())]),
         **extras,
     )

@@ -43,16 +43,20 @@ class Layout:
     basis: Basis
     paths: tuple[int, ...] = field(init=False, compare=False)
     """For each view the number of its lifted path: views mostly share one."""
+    dims: dict[View, int] = field(init=False, compare=False)
+    """Dimension of each view's lifted path."""
 
     def __post_init__(self) -> None:
-        """Find out which views share a path."""
+        """Work out what does not change."""
+        dims = {view: len(self.lifts[view].names(self.channels)) for view in self.views}
+        object.__setattr__(self, "dims", dims)
         each = [self.lifts[view].path for view in self.views]
         known = list(dict.fromkeys(each))
         object.__setattr__(self, "paths", tuple(known.index(path) for path in each))
 
     def dim(self, view: View) -> int:
         """Dimension of the view's lifted path."""
-        return len(self.lifts[view].names(self.channels))
+        return self.dims[view]
 
     def signature_size(self, view: View) -> int:
         """Signature or log-signature coordinates of a view."""

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
-from roughformer.errors import InputError
 from roughformer.lifts import Basepoint, Clock, Lift, Time, View
 from roughformer.path import Path
 from roughformer.series import SeriesBatch, UnobservedWarning
@@ -82,7 +82,7 @@ def _path(
     values: Tensor, times: Tensor, lengths: Tensor, raw: bool = True
 ) -> tuple[Path, npt.NDArray[Any]]:
     """Padded series as a path of the kernel, gaps filled, and the values as they came; those that
-    are not ``raw`` have been checked and filled already.
+    are not ``raw`` have none.
     """
     batch, size, channels = values.shape
     given = values.detach().contiguous().numpy().reshape(batch * size, channels)
@@ -90,41 +90,10 @@ def _path(
     starts = np.arange(batch, dtype=np.int64) * size
     counts = np.ascontiguousarray(lengths.detach().numpy(), np.int64)
     dense = given
-    if raw:
-        _check(given, stamps, counts, size)
-        if np.isnan(given).any():
-            dense, _ = native_call.fill_rows(given, stamps, starts, counts, starts)
+    if raw and np.isnan(given).any():
+        dense, _ = native_call.fill_rows(given, stamps, starts, counts, starts)
     names = tuple(f"x{c}" for c in range(channels))
     return Path(dense, stamps, starts, counts, starts, names), given
-
-
-def _check(
-    values: npt.NDArray[Any], times: npt.NDArray[np.float64], lengths: npt.NDArray[np.int64],
-    size: int,
-) -> None:  # fmt: skip
-    """``InputError`` for what would give wrong numbers in silence."""
-    wrong = (lengths < 1) | (lengths > size)
-    if wrong.any():
-        b = int(np.argmax(wrong))
-        raise InputError(f"lengths must be from 1 to {size}, got {lengths[b]} for series {b}")
-    rows = times.reshape(len(lengths), size)
-    inside = np.arange(size) < lengths[:, None]
-    # Not "<=": NaN must not pass.
-    bad = ~np.isfinite(rows)
-    bad[:, 1:] |= ~(rows[:, 1:] >= rows[:, :-1])
-    bad &= inside
-    if bad.any():
-        b, i = (int(k) for k in np.argwhere(bad)[0])
-        raise InputError(
-            f"times must be finite and increase within each series, got {rows[b, max(i - 1, 0)]} "
-            f"then {rows[b, i]} at point {i} of series {b}; sort each series by time"
-        )
-    infinite = np.isinf(values).any(axis=1).reshape(rows.shape) & inside
-    if infinite.any():
-        b, i = (int(k) for k in np.argwhere(infinite)[0])
-        raise InputError(
-            f"values must be finite, or NaN where not observed; point {i} of series {b} is not"
-        )
 
 
 def _request(
@@ -183,7 +152,7 @@ def _(
     values: Tensor, times: Tensor, lengths: Tensor, edges: Tensor, depth: int, views: str,
     time_unit: float, basepoint: bool, raw: bool,
 ) -> Tensor:  # fmt: skip
-    size = _plain_layout(values.shape[2], depth, views, time_unit, basepoint).size
+    size = _plain_layout(int(values.shape[2]), depth, views, time_unit, basepoint).size
     return values.new_empty(values.shape[0], edges.shape[1] - 1, size)
 
 
@@ -416,7 +385,9 @@ def _kernel_loads() -> bool:
 
 
 def _kernel_serves(values: Tensor, times: Tensor, edges: Tensor) -> bool:
-    if not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active():
+    if not torch.compiler.is_compiling() and (
+        torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
+    ):
         return False
     if values.device.type != "cpu" or torch.compiler.is_exporting() or not _kernel_loads():
         return False

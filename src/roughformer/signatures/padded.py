@@ -70,7 +70,7 @@ def last_at_or_before(times: Tensor, query: Tensor) -> Tensor:
         )
         return (found - 1).clamp(min=0)
     size = times.shape[1]
-    order = torch.sort(torch.cat([times, query], dim=1), dim=1, stable=True).indices
+    order = torch.sort(torch.cat([times, query], dim=1), dim=1).indices
     before = (order < size).to(torch.int64).cumsum(dim=1)
     found = torch.zeros_like(order).scatter(1, order, before)
     return (found[:, size:] - 1).clamp(min=0)
@@ -82,7 +82,7 @@ def _merged(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
     """
     both = torch.cat([first, second], dim=1)
     if torch.compiler.is_exporting():
-        found = torch.sort(both, dim=1, stable=True)
+        found = torch.sort(both, dim=1)
         return found.values, found.indices
     a, b = (x.detach().contiguous() for x in (first, second))
     place_a = torch.searchsorted(b, a) + torch.arange(a.shape[1], device=a.device)
@@ -141,10 +141,10 @@ def padded_series(
     """``values (B, L, C)`` with ``times (B, L)`` and ``lengths (B,)``: filled in where they are not
     given, spread out where they are shared; ``InputError`` for other shapes.
     """
-    if values.dim() != 3 or not values.is_floating_point():
+    if values.dim() != 3 or not values.is_floating_point() or values.shape[1] == 0:
         raise InputError(
-            "values must be floating-point numbers of shape (batch, length, channels), got "
-            f"{values.dtype} of shape {tuple(values.shape)}"
+            "values must be floating-point numbers of shape (batch, length, channels), with a "
+            f"length of at least 1, got {values.dtype} of shape {tuple(values.shape)}"
         )
     batch, size, _ = values.shape
     if times is None:
@@ -155,9 +155,48 @@ def padded_series(
         raise InputError(f"times must be ({batch}, {size}) or ({size},), got {tuple(times.shape)}")
     if lengths is None:
         lengths = torch.full((batch,), size, dtype=torch.int64, device=values.device)
-    if lengths.shape != (batch,):
-        raise InputError(f"lengths must be ({batch},), got {tuple(lengths.shape)}")
-    return values, times, lengths
+    if lengths.shape != (batch,) or lengths.is_floating_point():
+        raise InputError(
+            f"lengths must be {batch} whole numbers, got {lengths.dtype} {tuple(lengths.shape)}"
+        )
+    if values.device.type == "cpu" and not _in_a_transform():
+        _check_series(values.detach(), times.detach(), lengths)
+    return values, times, lengths.to(torch.int64)
+
+
+def _in_a_transform() -> bool:
+    """Whether a graph is in the making, or ``torch.func`` at work: then there are no numbers."""
+    if torch.compiler.is_compiling() or torch.compiler.is_exporting():
+        return True
+    return torch._C._are_functorch_transforms_active()
+
+
+def _check_series(values: Tensor, times: Tensor, lengths: Tensor) -> None:
+    """``InputError`` for what would give wrong numbers in silence; on other devices nothing looks,
+    because that would wait for them.
+    """
+    size = values.shape[1]
+    wrong = (lengths < 1) | (lengths > size)
+    if wrong.any():
+        b = int(wrong.int().argmax())
+        raise InputError(f"lengths must be from 1 to {size}, got {lengths[b]} for series {b}")
+    inside = inside_of(lengths, size)
+    bad = ~times.isfinite()
+    bad[:, 1:] |= ~(times[:, 1:] > times[:, :-1])  # not "<=": NaN must not pass
+    bad &= inside
+    if bad.any():
+        b, i = (int(k) for k in bad.nonzero()[0])
+        raise InputError(
+            f"times must be finite and increase within each series, got {times[b, max(i - 1, 0)]} "
+            f"then {times[b, i]} at point {i} of series {b}; sort each series by time and merge "
+            "points of the same time"
+        )
+    infinite = values.isinf().any(dim=2) & inside
+    if infinite.any():
+        b, i = (int(k) for k in infinite.nonzero()[0])
+        raise InputError(
+            f"values must be finite, or NaN where not observed; point {i} of series {b} is not"
+        )
 
 
 def observed(values: Tensor, times: Tensor, lengths: Tensor) -> Observed:
@@ -305,6 +344,8 @@ def _whole(count: Tensor) -> Tensor:
 
 def _most(count: Tensor) -> int:
     """The largest of ``(B,)``: a size that a graph takes from the data."""
+    if count.shape[0] == 0:
+        return 1
     most: int = count.max().item()  # type: ignore[assignment]  # int() would fix it for ever
     torch._check(most >= 1)  # type: ignore[no-untyped-call]
     return most

@@ -146,7 +146,7 @@ def words_of(
         "max": _known(whole["high"], ever),
         "first": _known(whole["first"], ever),
         "last": _known(whole["last"], ever),
-        "sd": _known(variance.sqrt(), n > 1),
+        "sd": _known(_root(variance), n > 1),
         "slope": _known(covariance / torch.where(apart, time_variance, 1.0) * per, apart),
         "rise": _known(whole["last"] - whole["first"], n > 1),
         "since": _known((end - whole["when"]) / per, ever),
@@ -157,6 +157,12 @@ def words_of(
         "latest mean": _mean(latest),
     }
     return {"local": local, "global": global_}
+
+
+def _root(x: Tensor) -> Tensor:
+    """√x with a gradient of 0, not infinity, where x is 0."""
+    still = x <= 0
+    return torch.where(still, 0.0, torch.where(still, 1.0, x).sqrt())
 
 
 def _mean(counted: Counted) -> Tensor:

@@ -47,7 +47,7 @@ def frequencies(config: SpectrumConfig) -> npt.NDArray[np.float64]:
     return np.asarray(2 * np.pi * turns)
 
 
-def log_power(words: "Tensor", config: SpectrumConfig) -> "Tensor":
+def log_power(words: "Tensor", floor: float) -> "Tensor":
     """``(B, C, J)``: log(1 + |w|² / (floor · mean |w|²)) of clock words ``w (B, C, J, 2)``.
 
     The mean is over the frequencies of a channel, so that gain does not matter; a channel that
@@ -60,5 +60,5 @@ def log_power(words: "Tensor", config: SpectrumConfig) -> "Tensor":
     mean = power.mean(dim=-1, keepdim=True)
     alive = mean > 0
     share = power / torch.where(alive, mean, 1.0)
-    floor = torch.tensor(config.floor, dtype=words.dtype, device=words.device)
-    return torch.where(alive, (share / floor).log1p(), 0.0)
+    level = torch.tensor(floor, dtype=words.dtype, device=words.device)
+    return torch.where(alive, (share / level).log1p(), 0.0)

@@ -1,5 +1,6 @@
 """Static covariates as numbers for a model: clipped, categories spread out, unknown marked."""
 
+from dataclasses import dataclass
 from typing import Protocol, Self
 
 import numpy as np
@@ -25,13 +26,12 @@ class Covariates(Protocol):
     def __len__(self) -> int: ...
 
 
-class StaticColumn(BaseModel):
+@dataclass(frozen=True)
+class StaticColumn:
     """A number (cut to ``low`` ... ``high``), or a category with ``levels``.
 
     Whole numbers with 3 to 12 different values in training are a category.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     levels: tuple[float, ...] = ()

@@ -238,16 +238,16 @@ class Tokenizer(BaseModel):
                 batch, frequencies(config.spectrum), drop=drop, seed=seed, series=series,
                 threads=threads,
             )  # fmt: skip
-            inputs["spectrum"] = log_power(torch.from_numpy(words), config.spectrum).numpy()
+            inputs["spectrum"] = log_power(torch.from_numpy(words), config.spectrum.floor).numpy()
         if config.static:
             inputs["static"] = self.static_encoder.encode(batch)
         return inputs
 
     def padded(self, data: "Observed", static: "Tensor | None" = None) -> "PaddedInputs":
         """``encode`` for padded series, in torch: inputs, and the ends of the windows."""
-        from roughformer.tokens.padded import padded_inputs
+        from roughformer.tokens.padded import PaddedTokens
 
-        return padded_inputs(self, data, static)
+        return PaddedTokens.of(self)(data, static)
 
     def _observation_words(self, batch: SeriesBatch, cuts: Cuts) -> npt.NDArray[np.float32]:
         """``(B, L, Σ_views C · words)``, a block of series at a time."""

@@ -1,10 +1,10 @@
 """What words of observations are made of, as plain data: their names, and the range of values."""
 
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict
 
 from roughformer.lifts import View
 from roughformer.series import SeriesBatch
@@ -20,14 +20,13 @@ WORDS: dict[View, tuple[str, ...]] = {
 }  # fmt: skip
 
 
-class ValueRange(BaseModel):
+@dataclass(frozen=True)
+class ValueRange:
     """x -> (clip(x, low, high) - mean) / scale, for each channel.
 
     The range is from the 0.1 % to the 99.9 % quantile of the training part: beyond it are mostly
     errors of recording.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     low: tuple[float, ...]
     high: tuple[float, ...]
