@@ -232,9 +232,9 @@ def test_static_covariates_of_another_width_are_refused():
     model.fit_scaling((values, times, lengths, torch.randn(6, 2)))
     with pytest.raises(rf.InputError, match="takes 2 static covariates"):
         model(values, times, lengths)
+    plain = rf.RFormer(n_channels=2, n_outputs=2)
+    plain.fit_scaling((values, times, lengths))
     with pytest.raises(rf.InputError, match="takes no static covariates"):
-        plain = rf.RFormer(n_channels=2, n_outputs=2)
-        plain.fit_scaling((values, times, lengths))
         plain(values, times, lengths, torch.zeros(6, 1))
 
 

@@ -78,6 +78,7 @@ def _onnx(graph: Exportable, program: Any, example: dict[str, Tensor], about: An
         opset_version=_OPSET,
         dynamo=True,
         verbose=False,
+        custom_translation_table={torch.ops.aten.sort.stable: _stable_sort()},
     )
     assert made is not None
     proto = made.model_proto
@@ -85,6 +86,18 @@ def _onnx(graph: Exportable, program: Any, example: dict[str, Tensor], about: An
     optional("onnx", "export").helper.set_model_props(proto, plain)
     data: bytes = proto.SerializeToString()
     return data
+
+
+def _stable_sort() -> Callable[..., Any]:
+    """torch's stable sort in ONNX: TopK of all, which keeps equal entries in their order."""
+    script = optional("onnxscript", "export")
+    op = script.opset20
+
+    def sort(x: Any, stable: bool = True, dim: int = -1, descending: bool = False) -> Any:
+        size = op.Shape(x, start=dim, end=dim + 1)
+        return op.TopK(x, size, axis=dim, largest=int(descending), sorted=1)
+
+    return sort
 
 
 @contextmanager

@@ -70,10 +70,21 @@ def last_at_or_before(times: Tensor, query: Tensor) -> Tensor:
         )
         return (found - 1).clamp(min=0)
     size = times.shape[1]
-    order = torch.sort(torch.cat([times, query], dim=1), dim=1).indices
+    order = _sorted(torch.cat([times, query], dim=1)).indices
     before = (order < size).to(torch.int64).cumsum(dim=1)
     found = torch.zeros_like(order).scatter(1, order, before)
     return (found[:, size:] - 1).clamp(min=0)
+
+
+def _sorted(x: Tensor) -> Any:
+    """Rows in order, equal entries as they were: torch's exporter to ONNX has no stable sort, but
+    what it makes of the other one keeps their order.
+    """
+    return (
+        torch.sort(x, dim=1)
+        if torch.onnx.is_in_onnx_export()
+        else torch.sort(x, dim=1, stable=True)
+    )
 
 
 def _merged(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
@@ -82,7 +93,7 @@ def _merged(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
     """
     both = torch.cat([first, second], dim=1)
     if torch.compiler.is_exporting():
-        found = torch.sort(both, dim=1)
+        found = _sorted(both)
         return found.values, found.indices
     a, b = (x.detach().contiguous() for x in (first, second))
     place_a = torch.searchsorted(b, a) + torch.arange(a.shape[1], device=a.device)
