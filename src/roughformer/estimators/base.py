@@ -30,6 +30,7 @@ from roughformer.targets import check_weights
 from roughformer.threads import using_threads
 from roughformer.tokens import TokenConfig, Tokenizer
 from roughformer.train import TrainConfig, TrainingData, train
+from roughformer.train.metrics import check_metric
 from roughformer.train.source import Inputs, join
 from roughformer.train.stored_source import source_of, tensors
 from roughformer.train.team import current_team
@@ -74,6 +75,11 @@ class TrainedEstimator(FittedEstimator):
     def _axes_per_series(self) -> int:
         """Axes of targets of which each series has one; those of each window have one more."""
         return 1 if self.task == "classification" else 2
+
+    @classmethod
+    def checked_metric(cls, name: str) -> str:
+        """Name of a metric, with "auto" resolved."""
+        return check_metric(name, cls.task)
 
     def _rate_unit(self) -> float | None:
         """Turns per unit of time of a target of 1, if targets are rates."""
@@ -294,12 +300,12 @@ class TrainedEstimator(FittedEstimator):
             plan.model,
             valid,
             lambda output, aim: self._scores(predictor, output, aim, valid),
-            self._metric(),
+            self.checked_metric(self.metric),
             self._weight,
             training_key(
                 series, target, held_series, held_target, config, encoder, plan.model,
                 *(part for part in (weight, held_weight) if part is not None),
-                repr((self._metric(), getattr(self, "class_weight", None))),
+                repr((self.checked_metric(self.metric), getattr(self, "class_weight", None))),
             ),
             self._held_weight,
         )  # fmt: skip

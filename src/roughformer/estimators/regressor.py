@@ -16,7 +16,7 @@ from roughformer.estimators.base import TrainedEstimator
 from roughformer.model.outputs import OutputConfig, deviation_of, point_of
 from roughformer.predictor import Predictor
 from roughformer.targets import NumberTargets, check_numbers
-from roughformer.train.metrics import check_metric, regression_scores
+from roughformer.train.metrics import regression_scores
 from roughformer.train.source import Inputs
 
 __all__ = ["TrainedRegressor"]
@@ -250,9 +250,6 @@ class TrainedRegressor(RegressorMixin, TrainedEstimator):  # type: ignore[misc]
 
     def _to_loss(self, target: Tensor) -> Tensor:
         return self._targets.to_model(target)
-
-    def _metric(self) -> str:
-        return check_metric(self.metric, self.task)
 
     def _class_weight(self, target: Tensor, sample_weight: Tensor | None = None) -> Tensor | None:
         return None
