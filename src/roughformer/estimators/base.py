@@ -99,6 +99,8 @@ class TrainedEstimator(FittedEstimator):
         validation_data: Any,
         sample_weight: Any = None,
     ) -> Self:
+        if not isinstance(self.causal, bool | np.bool_):
+            raise InputError(f"causal must be True or False, got {self.causal!r}")
         about: dict[str, Any] = {}  # what the columns of a table meant
         if is_table(x) and times is None and lengths is None:
             x, about = read_frame(x, columns or {})

@@ -21,6 +21,8 @@ from roughformer.train.source import Inputs
 
 __all__ = ["TrainedRegressor"]
 
+_UNCERTAINTIES = ("none", "gaussian", "quantile")
+
 
 class TrainedRegressor(RegressorMixin, TrainedEstimator):  # type: ignore[misc]
     """A regressor of series, whatever its model.
@@ -238,6 +240,10 @@ class TrainedRegressor(RegressorMixin, TrainedEstimator):  # type: ignore[misc]
             )
 
     def _output_options(self, target: Tensor) -> dict[str, Any]:
+        if self.uncertainty not in _UNCERTAINTIES:
+            raise InputError(
+                f"uncertainty must be one of {', '.join(_UNCERTAINTIES)}; got {self.uncertainty!r}"
+            )
         return {
             "n_outputs": target.shape[-1],
             "uncertainty": self.uncertainty,

@@ -58,6 +58,11 @@ def _as_lags(lags: Any) -> Any:
     return tuple(lags.tolist()) if isinstance(lags, np.ndarray) and lags.ndim == 1 else lags
 
 
+def _as_views(views: Any) -> Any:
+    """One name is one view."""
+    return (views,) if isinstance(views, str) else views
+
+
 def _as_spectrum(spectrum: Any) -> Any:
     """The name of an axis is a spectrum on that axis."""
     return {"axis": spectrum} if spectrum in ("linear", "log") else spectrum
@@ -116,7 +121,7 @@ class TokenConfig(Group):
     depth: int = Field(
         2, ge=0, description="Truncation level of the signatures; 0 for none, with observations."
     )
-    views: tuple[View, ...] = Field(
+    views: Annotated[tuple[View, ...], BeforeValidator(_as_views)] = Field(
         ("global", "local"),
         min_length=1,
         description="Signatures since the start of the series, of each window, or both.",
