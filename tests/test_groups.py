@@ -3,6 +3,7 @@
 import copy
 import inspect
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -119,6 +120,48 @@ def test_groups_work_in_clones_parameters_and_grids():
     grid = {"tokens__basepoint": [True, False], "training__weight_decay": [0.0]}
     found = GridSearchCV(model, grid, cv=2, error_score="raise").fit(walks(), Y)
     assert found.best_estimator_.training == rf.TrainConfig(weight_decay=0.0)
+
+
+def test_set_params_changes_everything_or_nothing():
+    model = rf.RFormerClassifier(tokens={"clock": 2})
+    before = model.get_params()
+    for wrong in ({"tokens__foo": 1}, {"tokens__clock": -1}, {"foo": 1}, {"clock": 8}):
+        with pytest.raises(ValueError, match=r"foo|clock"):
+            model.set_params(depth=5, tokens__time="span", **wrong)
+        assert model.get_params() == before
+
+
+def test_set_params_names_the_group_of_an_option():
+    for name, grouped in [("clock", "tokens__clock"), ("d_model", "model__d_model")]:
+        with pytest.raises(InputError, match=f"'{name}' is an option of a group; set {grouped}"):
+            rf.RFormerClassifier().set_params(**{name: 8})
+
+
+@pytest.mark.parametrize("cls", BASELINES, ids=lambda cls: cls.__name__)
+def test_an_argument_that_a_baseline_does_not_know_is_refused_in_its_own_name(cls):
+    with pytest.raises(TypeError, match=rf"^{cls.__name__}.__init__\(\) got an unexpected"):
+        cls(clock=8)
+
+
+@pytest.mark.parametrize(
+    ("cls", "name", "words"),
+    [
+        (rf.RFormerClassifier, "epoch", "unknown parameter 'epoch'; did you mean 'epochs'?"),
+        (
+            rf.RFormerClassifier,
+            "clocks",
+            "unknown parameter 'clocks'; did you mean 'tokens.clock'?",
+        ),
+        (rf.RFormerClassifier, "model.head", "'model.head'; did you mean 'model.n_heads'?"),
+        (rf.GRUClassifier, "model.zz", "unknown parameter 'model.zz'; model has d_model, "),
+        (rf.GRUClassifier, "zz", "unknown parameter 'zz'; GRUClassifier has static, causal, "),
+        (rf.GRUClassifier, "windows", "'windows': GRUClassifier has no tokens; leave it out"),
+        (rf.RateRegressor, "tokens.clock", "'tokens.clock': RateRegressor has no tokens"),
+    ],
+)
+def test_a_name_is_only_proposed_if_it_is_near(cls, name, words):
+    with pytest.raises(InputError, match=re.escape(words)):
+        cls.setting_name(name)
 
 
 def test_an_estimator_shows_what_was_given():
