@@ -14,7 +14,6 @@ from roughformer.errors import InputError
 from roughformer.io import make_sine, write_table
 from roughformer.train.log import read_log
 
-
 OMEGA = ("--target", "omega", "--task", "regression")
 
 

@@ -32,8 +32,39 @@ def test_a_group_shows_what_was_given_and_compares_copies_and_pickles_as_data():
     again = pickle.loads(pickle.dumps(group))
     assert (again, again.given) == (group, group.given)
     assert copy.deepcopy(group) is group
-    with pytest.raises(ValueError, match="frozen"):
+    with pytest.raises(InputError, match="TrainConfig is frozen, weight_decay cannot be set; make"):
         group.weight_decay = 0.1
+
+
+def test_nothing_in_a_group_can_be_changed_and_groups_can_be_keys():
+    model = rf.RFormerClassifier(tokens=rf.TokenConfig(windows={"points": 5}))
+    windows = clone(model).tokens.windows
+    for change in (
+        lambda: windows.update(points=9), lambda: windows.__setitem__("points", 9),
+        lambda: windows.__ior__({"points": 9}), windows.clear, windows.popitem,
+    ):  # fmt: skip
+        with pytest.raises(InputError, match="'points': 5.* cannot be changed"):
+            change()
+    assert model.tokens.windows == {"points": 5}
+    assert model.tokens.model_dump_json().startswith('{"windows":{"points":5')
+    again = pickle.loads(pickle.dumps(model.tokens))
+    assert {again, model.tokens, copy.copy(again)} == {again}
+    groups = {cls.groups["model"]() for cls in BASELINES} | {rf.TrainConfig(callbacks=[print])}
+    assert rf.TrainConfig(callbacks=[print]) in groups
+
+
+def test_groups_are_equal_if_the_same_options_were_given():
+    assert rf.TokenConfig() != rf.TokenConfig(depth=2)  # the series choose the depth of one
+    assert rf.TokenConfig(depth=2) == rf.TokenConfig(depth=2, clock="auto") != "auto"
+    batch = rf.SeriesBatch.of(walks())
+    few, more = (
+        rf.Tokenizer.fit(rf.TokenConfig(depth=depth, windows={"points": 5}), batch)
+        for depth in (1, 2)
+    )
+    again = rf.Tokenizer.model_validate_json(more.model_dump_json())
+    assert again.config.given != more.config.given
+    assert again == more != few
+    assert hash(again) == hash(more)
 
 
 def test_auto_is_the_same_as_not_given():

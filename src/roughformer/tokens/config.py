@@ -4,10 +4,10 @@ from numbers import Real
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from roughformer.errors import InputError
-from roughformer.groups import Group
+from roughformer.groups import FrozenDict, Group
 from roughformer.lifts import View
 from roughformer.windows import Windows
 
@@ -49,6 +49,11 @@ def _of_dict(windows: dict[Any, Any], exact: bool = False) -> Windows:
         )
     ((kind, amount),) = windows.items()
     return makers[kind](amount)
+
+
+def _frozen(windows: Any) -> Any:
+    """Windows that nobody can change: groups are shared."""
+    return FrozenDict(windows) if isinstance(windows, dict) else windows
 
 
 def _as_lags(lags: Any) -> Any:
@@ -115,7 +120,7 @@ class TokenConfig(Group):
 
     set_by: ClassVar[dict[str, str]] = {"hold": "causal", "context": "context", "static": "static"}
 
-    windows: Annotated[WindowRule, BeforeValidator(plain_windows)] = Field(
+    windows: Annotated[WindowRule, BeforeValidator(plain_windows), AfterValidator(_frozen)] = Field(
         75, description="A count, {'duration': d}, {'points': n}, or cut times."
     )
     depth: int = Field(
