@@ -43,7 +43,7 @@ def test_nothing_in_a_group_can_be_changed_and_groups_can_be_keys():
         lambda: windows.update(points=9), lambda: windows.__setitem__("points", 9),
         lambda: windows.__ior__({"points": 9}), windows.clear, windows.popitem,
     ):  # fmt: skip
-        with pytest.raises(InputError, match="'points': 5.* cannot be changed"):
+        with pytest.raises(InputError, match=r"'points': 5.* cannot be changed"):
             change()
     assert model.tokens.windows == {"points": 5}
     assert model.tokens.model_dump_json().startswith('{"windows":{"points":5')
