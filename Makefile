@@ -24,7 +24,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt hatch_build.py
 
 $(VENV)/.native: $(VENV)/.installed $(NATIVE)
 	$(BIN)/python -m roughformer.signatures.native.build --if-needed || \
-		echo "no native kernel: the twin serves"
+		echo "no native kernel: the torch engine is used"
 	@touch $@
 
 run: $(VENV)/.native  ## the main job: train RFormer on irregular series, beside a Transformer

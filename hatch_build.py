@@ -1,4 +1,4 @@
-"""Build hook: compiles the native kernel into the wheel; without a compiler the twin serves."""
+"""Build hook: compiles the native kernel into the wheel; without a compiler torch is used."""
 
 import os
 import sys

@@ -67,10 +67,9 @@ def test_what_a_callback_raises_ends_fit():
 
 def test_members_are_told_of_in_turn():
     seen = []
-    make(RFormerClassifier, **TINY, members=2, callbacks=[lambda r: seen.append(r["epoch"])]).fit(
-        walks(), Y
-    )
-    assert seen == [1, 2, 1, 2]
+    model = make(RFormerClassifier, **TINY, members=2, callbacks=[seen.append]).fit(walks(), Y)
+    assert [(r["member"], r["epoch"]) for r in seen] == [(1, 1), (1, 2), (2, 1), (2, 2)]
+    assert "member" not in model.history_[0]
 
 
 def test_callbacks_are_cloned_by_reference_and_not_saved(tmp_path):
@@ -106,3 +105,4 @@ def test_the_recipe_for_mlflow_logs_each_epoch(monkeypatch):
     exec(recipe, {"rf": rf, "batch": make_sine(24, n_classes=2, length=40)})
     assert [step for step, _ in logged] == [1, 2]
     assert {"train_loss", "valid_loss", "learning_rate"} <= logged[0][1].keys()
+    assert 0 <= logged[0][1]["valid_accuracy"] <= 1

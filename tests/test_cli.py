@@ -62,7 +62,7 @@ def test_info_names_the_engine_and_the_packages():
     assert "safetensors" in succeeds("info").out
 
 
-def test_info_says_why_the_twin_serves(monkeypatch):
+def test_info_says_why_the_torch_engine_is_used(monkeypatch):
     monkeypatch.setenv("ROUGHFORMER_ENGINE", "torch")
     facts = json.loads(in_a_process("info", "--json").stdout)
     assert facts["engine"]["engine"] == "torch"

@@ -14,6 +14,8 @@ from roughformer.errors import InputError
 from roughformer.io import make_sine, write_table
 from roughformer.train.log import read_log
 
+OMEGA = ("--target", "omega", "--task", "regression")
+
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
@@ -218,6 +220,12 @@ def test_a_directory_of_other_things_is_left_alone(files, tmp_path):
         (["--set", "d_model=wide"], "model.d_model: Input should be a valid integer"),
         (["--set", "run_dir=x"], "'run_dir' is no parameter of a model; it is an option of"),
         (["--set", "rate_unit=2"], "'rate_unit' is no parameter of a classification by this model"),
+        (["--set", "rate_unit=2"], "or use --task regression --model tempo"),
+        ([*OMEGA, "--set", "rate_unit=2"], "leave it out, or use --model tempo"),
+        ([*OMEGA, "--set", "class_weight=balanced"], "or use --task classification"),
+        ([*OMEGA, "--model", "tempo", "--set", "quantiles=0.1,0.9"], "or use --model rformer"),
+        (["--model", "gru", "--windows", "5"], "unknown parameter 'windows': GRUClassifier has no"),
+        (["--model", "gru", "--preset", "paper"], "the preset 'paper' is RFormer's"),
         (["--model", "tempo"], "there is no model 'tempo' for classification"),
         (["--views", "up,down"], "views"),
         (["--model", "lstm"], "unknown model 'lstm'"),

@@ -1,4 +1,4 @@
-"""Clock words: the native kernel against the twin, where its shortcuts begin and end."""
+"""Clock words: the native kernel against torch, where its shortcuts begin and end."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def both(batch, windows, view, clock, **options):
 @pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512"])
 @pytest.mark.parametrize("view", ["global", "local"])
 @pytest.mark.parametrize("count", [1, 5, 16, 33])
-def test_native_words_are_those_of_the_twin(isa, view, count):
+def test_native_words_are_those_of_torch(isa, view, count):
     lib = library.load()
     before = lib.rf_isa()
     if not lib.rf_set_isa(isa.encode()):

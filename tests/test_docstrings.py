@@ -7,10 +7,13 @@ import pytest
 
 import roughformer as rf
 from roughformer.estimators.baselines import BASELINES
-from roughformer.estimators.models import RateModelConfig
 
 ESTIMATORS = [rf.RFormerClassifier, rf.RFormerRegressor, rf.RateRegressor, *BASELINES]
-GROUPS = [rf.TokenConfig, rf.ModelConfig, rf.TrainConfig, rf.SpectrumConfig, RateModelConfig]
+GROUPS = [
+    rf.TokenConfig, rf.ModelConfig, rf.TrainConfig, rf.SpectrumConfig, rf.RateModelConfig,
+    rf.TransformerModelConfig, rf.GRUModelConfig, rf.ODERNNModelConfig, rf.NeuralCDEModelConfig,
+    rf.NeuralRDEModelConfig, rf.StateSpaceModelConfig,
+]  # fmt: skip
 METHODS = [
     getattr(cls, name)
     for cls in (rf.RFormerClassifier, rf.RFormerRegressor)

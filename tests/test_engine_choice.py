@@ -28,7 +28,7 @@ np.save({out!r}, first)
 """
 
 
-def test_without_the_library_the_twin_serves_with_one_warning(tmp_path):
+def test_without_the_library_torch_serves_with_one_warning(tmp_path):
     out = str(tmp_path / "tokens.npy")
     code = WITHOUT_LIBRARY.format(out=out)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

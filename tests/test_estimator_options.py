@@ -19,6 +19,8 @@ def test_presets():
     assert RFormerRegressor.from_preset("default").get_params() == RFormerRegressor().get_params()
     with pytest.raises(InputError, match="presets are default, paper"):
         RFormerClassifier.from_preset("best")
+    with pytest.raises(InputError, match="the preset 'paper' is RFormer's; GRUClassifier has"):
+        rf.GRUClassifier.from_preset("paper")
 
 
 def test_a_budget_of_time_ends_a_long_training():

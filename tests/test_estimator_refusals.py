@@ -20,7 +20,9 @@ TWO = np.stack([Y, -Y], axis=1)
         ({"lags": "a"}, "lags: Input should be a valid tuple, got 'a'"),
         ({"lags": None}, "lags: "),
         ({"lags": -1.0}, "lags are positive"),
-        ({"views": "up"}, "views: "),
+        ({"views": "up"}, "views.*got 'up'"),
+        ({"causal": "yes"}, "causal must be True or False, got 'yes'"),
+        ({"uncertainty": "histogram"}, "uncertainty must be one of none, gaussian, quantile; got"),
         ({"static": "age"}, "static: "),
         ({"quantiles": 1}, "quantiles must be levels such as"),
         ({"quantiles": (0.9, 0.1)}, "quantiles must increase"),
@@ -49,6 +51,15 @@ def test_one_number_is_one_lag():
     )
     assert one.predictor_.encoder == many.predictor_.encoder
     np.testing.assert_array_equal(one.predict(walks()), many.predict(walks()))
+
+
+def test_one_name_is_one_view():
+    one, many = (
+        make(RFormerRegressor, **TINY | {"views": views}).fit(walks(), Y)
+        for views in ("local", ("local",))
+    )
+    assert rf.TokenConfig(views="local").views == ("local",)
+    assert one.predictor_.encoder == many.predictor_.encoder
 
 
 def test_options_of_the_model_reach_it():

@@ -3,6 +3,7 @@
 import copy
 import inspect
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -31,8 +32,39 @@ def test_a_group_shows_what_was_given_and_compares_copies_and_pickles_as_data():
     again = pickle.loads(pickle.dumps(group))
     assert (again, again.given) == (group, group.given)
     assert copy.deepcopy(group) is group
-    with pytest.raises(ValueError, match="frozen"):
+    with pytest.raises(InputError, match="TrainConfig is frozen, weight_decay cannot be set; make"):
         group.weight_decay = 0.1
+
+
+def test_nothing_in_a_group_can_be_changed_and_groups_can_be_keys():
+    model = rf.RFormerClassifier(tokens=rf.TokenConfig(windows={"points": 5}))
+    windows = clone(model).tokens.windows
+    for change in (
+        lambda: windows.update(points=9), lambda: windows.__setitem__("points", 9),
+        lambda: windows.__ior__({"points": 9}), windows.clear, windows.popitem,
+    ):  # fmt: skip
+        with pytest.raises(InputError, match=r"'points': 5.* cannot be changed"):
+            change()
+    assert model.tokens.windows == {"points": 5}
+    assert model.tokens.model_dump_json().startswith('{"windows":{"points":5')
+    again = pickle.loads(pickle.dumps(model.tokens))
+    assert {again, model.tokens, copy.copy(again)} == {again}
+    groups = {cls.groups["model"]() for cls in BASELINES} | {rf.TrainConfig(callbacks=[print])}
+    assert rf.TrainConfig(callbacks=[print]) in groups
+
+
+def test_groups_are_equal_if_the_same_options_were_given():
+    assert rf.TokenConfig() != rf.TokenConfig(depth=2)  # the series choose the depth of one
+    assert rf.TokenConfig(depth=2) == rf.TokenConfig(depth=2, clock="auto") != "auto"
+    batch = rf.SeriesBatch.of(walks())
+    few, more = (
+        rf.Tokenizer.fit(rf.TokenConfig(depth=depth, windows={"points": 5}), batch)
+        for depth in (1, 2)
+    )
+    again = rf.Tokenizer.model_validate_json(more.model_dump_json())
+    assert again.config.given != more.config.given
+    assert again == more != few
+    assert hash(again) == hash(more)
 
 
 def test_auto_is_the_same_as_not_given():
@@ -119,6 +151,48 @@ def test_groups_work_in_clones_parameters_and_grids():
     grid = {"tokens__basepoint": [True, False], "training__weight_decay": [0.0]}
     found = GridSearchCV(model, grid, cv=2, error_score="raise").fit(walks(), Y)
     assert found.best_estimator_.training == rf.TrainConfig(weight_decay=0.0)
+
+
+def test_set_params_changes_everything_or_nothing():
+    model = rf.RFormerClassifier(tokens={"clock": 2})
+    before = model.get_params()
+    for wrong in ({"tokens__foo": 1}, {"tokens__clock": -1}, {"foo": 1}, {"clock": 8}):
+        with pytest.raises(ValueError, match=r"foo|clock"):
+            model.set_params(depth=5, tokens__time="span", **wrong)
+        assert model.get_params() == before
+
+
+def test_set_params_names_the_group_of_an_option():
+    for name, grouped in [("clock", "tokens__clock"), ("d_model", "model__d_model")]:
+        with pytest.raises(InputError, match=f"'{name}' is an option of a group; set {grouped}"):
+            rf.RFormerClassifier().set_params(**{name: 8})
+
+
+@pytest.mark.parametrize("cls", BASELINES, ids=lambda cls: cls.__name__)
+def test_an_argument_that_a_baseline_does_not_know_is_refused_in_its_own_name(cls):
+    with pytest.raises(TypeError, match=rf"^{cls.__name__}.__init__\(\) got an unexpected"):
+        cls(clock=8)
+
+
+@pytest.mark.parametrize(
+    ("cls", "name", "words"),
+    [
+        (rf.RFormerClassifier, "epoch", "unknown parameter 'epoch'; did you mean 'epochs'?"),
+        (
+            rf.RFormerClassifier,
+            "clocks",
+            "unknown parameter 'clocks'; did you mean 'tokens.clock'?",
+        ),
+        (rf.RFormerClassifier, "model.head", "'model.head'; did you mean 'model.n_heads'?"),
+        (rf.GRUClassifier, "model.zz", "unknown parameter 'model.zz'; model has d_model, "),
+        (rf.GRUClassifier, "zz", "unknown parameter 'zz'; GRUClassifier has static, causal, "),
+        (rf.GRUClassifier, "windows", "'windows': GRUClassifier has no tokens; leave it out"),
+        (rf.RateRegressor, "tokens.clock", "'tokens.clock': RateRegressor has no tokens"),
+    ],
+)
+def test_a_name_is_only_proposed_if_it_is_near(cls, name, words):
+    with pytest.raises(InputError, match=re.escape(words)):
+        cls.setting_name(name)
 
 
 def test_an_estimator_shows_what_was_given():

@@ -14,14 +14,19 @@ if TYPE_CHECKING:
     from roughformer.errors import InputError as InputError
     from roughformer.errors import MissingDataError as MissingDataError
     from roughformer.estimators import GRUClassifier as GRUClassifier
+    from roughformer.estimators import GRUModelConfig as GRUModelConfig
     from roughformer.estimators import GRURegressor as GRURegressor
     from roughformer.estimators import ModelConfig as ModelConfig
     from roughformer.estimators import NeuralCDEClassifier as NeuralCDEClassifier
+    from roughformer.estimators import NeuralCDEModelConfig as NeuralCDEModelConfig
     from roughformer.estimators import NeuralCDERegressor as NeuralCDERegressor
     from roughformer.estimators import NeuralRDEClassifier as NeuralRDEClassifier
+    from roughformer.estimators import NeuralRDEModelConfig as NeuralRDEModelConfig
     from roughformer.estimators import NeuralRDERegressor as NeuralRDERegressor
     from roughformer.estimators import ODERNNClassifier as ODERNNClassifier
+    from roughformer.estimators import ODERNNModelConfig as ODERNNModelConfig
     from roughformer.estimators import ODERNNRegressor as ODERNNRegressor
+    from roughformer.estimators import RateModelConfig as RateModelConfig
     from roughformer.estimators import RateRegressor as RateRegressor
     from roughformer.estimators import RFormerClassifier as RFormerClassifier
     from roughformer.estimators import RFormerRegressor as RFormerRegressor
@@ -29,8 +34,10 @@ if TYPE_CHECKING:
     from roughformer.estimators import RocketRegressor as RocketRegressor
     from roughformer.estimators import SignatureTransformer as SignatureTransformer
     from roughformer.estimators import StateSpaceClassifier as StateSpaceClassifier
+    from roughformer.estimators import StateSpaceModelConfig as StateSpaceModelConfig
     from roughformer.estimators import StateSpaceRegressor as StateSpaceRegressor
     from roughformer.estimators import TransformerClassifier as TransformerClassifier
+    from roughformer.estimators import TransformerModelConfig as TransformerModelConfig
     from roughformer.estimators import TransformerRegressor as TransformerRegressor
     from roughformer.explain import Explanation as Explanation
     from roughformer.lifts import Basepoint as Basepoint
@@ -71,11 +78,12 @@ __version__ = "0.1.0"
 _HOME = {
     "errors": "CapacityError CheckpointError EngineWarning InputError MissingDataError",
     "estimators": (
-        "GRUClassifier GRURegressor ModelConfig NeuralCDEClassifier NeuralCDERegressor "
-        "NeuralRDEClassifier NeuralRDERegressor ODERNNClassifier ODERNNRegressor "
-        "RFormerClassifier RFormerRegressor RateRegressor RocketClassifier RocketRegressor "
-        "SignatureTransformer StateSpaceClassifier StateSpaceRegressor TransformerClassifier "
-        "TransformerRegressor"
+        "GRUClassifier GRUModelConfig GRURegressor ModelConfig NeuralCDEClassifier "
+        "NeuralCDEModelConfig NeuralCDERegressor NeuralRDEClassifier NeuralRDEModelConfig "
+        "NeuralRDERegressor ODERNNClassifier ODERNNModelConfig ODERNNRegressor RFormerClassifier "
+        "RFormerRegressor RateModelConfig RateRegressor RocketClassifier RocketRegressor "
+        "SignatureTransformer StateSpaceClassifier StateSpaceModelConfig StateSpaceRegressor "
+        "TransformerClassifier TransformerModelConfig TransformerRegressor"
     ),
     "explain": "Explanation",
     "lifts": "Basepoint Clock Counts Lag Time",

@@ -1,4 +1,4 @@
-"""Which points a random thinning keeps: one rule for the batch, the native kernel and its twin.
+"""Which points a random thinning keeps: one rule for the batch, the native kernel and torch.
 
 A series of L points loses exactly ``floor(fraction * L + 1/2)`` of them (at most L - 2): its first
 and last point always stay, the others are chosen without replacement by selection sampling

@@ -24,4 +24,4 @@ class CheckpointError(RuntimeError):
 
 
 class EngineWarning(UserWarning):
-    """The native engine cannot be used, so the slower pure-torch twin serves."""
+    """The native engine cannot be used, so the slower torch engine is used."""

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from roughformer.errors import InputError
 
-__all__ = ["Group", "one_line"]
+__all__ = ["FrozenDict", "Group", "one_line"]
 
 
 def one_line(error: ValidationError) -> InputError:
@@ -21,12 +21,30 @@ def one_line(error: ValidationError) -> InputError:
     return InputError(f"{'' if message.startswith(name) else name + ': '}{message}{given}")
 
 
+class FrozenDict(dict[str, Any]):
+    """A dict that cannot be changed, for the values of options."""
+
+    def _refuse(self, *args: Any, **kwargs: Any) -> Any:
+        raise InputError(f"{dict(self)} is the value of an option and cannot be changed")
+
+    __setitem__ = __delitem__ = __ior__ = _refuse
+    clear = pop = popitem = setdefault = update = _refuse
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        """Equal dicts have equal hashes."""
+        return hash(frozenset(self.items()))
+
+    def __reduce__(self) -> Any:
+        """Pickle it as what it is made from: unpickling must not fill it."""
+        return type(self), (dict(self),)
+
+
 class Group(BaseModel):
-    """Options that belong together.
+    """Options that belong together; they cannot be changed, and can be keys of a dict.
 
     A group remembers which options were given (``given``); an estimator is free to choose the
-    others. ``"auto"`` is the same as not giving an option. Unknown names and wrong values raise
-    ``InputError``.
+    others, so groups are equal only if the same options were given. ``"auto"`` is the same as not
+    giving an option. Unknown names and wrong values raise ``InputError``.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -45,6 +63,19 @@ class Group(BaseModel):
                 super().__init__(**{k: v for k, v in options.items() if not _is_auto(v)})
             except ValidationError as error:
                 raise one_line(error) from None
+
+        def __setattr__(self, name, value):
+            """Refuse: a group may be shared by many estimators."""
+            raise InputError(
+                f"{type(self).__name__} is frozen, {name} cannot be set; make another one, or use "
+                "set_params of the estimator"
+            )
+
+        def __eq__(self, other):
+            """Whether the same options were given the same values."""
+            if not isinstance(other, Group):
+                return NotImplemented
+            return super().__eq__(other) and self.model_fields_set == other.model_fields_set
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:

@@ -30,6 +30,13 @@ __all__ = [
 
 # Said by options of their own, because they belong to a run and not to a model.
 _NOT_HERE = ("run_dir", "resume", "verbose", "callbacks")
+# Task and model of the settings that not all have.
+_HOMES = {
+    "class_weight": ("classification", "rformer"),
+    "uncertainty": ("regression", "rformer"),
+    "quantiles": ("regression", "rformer"),
+    "rate_unit": ("regression", "tempo"),
+}
 _FEW = 20  # distinct whole numbers that are surely classes
 
 
@@ -130,13 +137,15 @@ def settings_of(
 
 
 def _check_task(task: str, model: str, layer: Mapping[str, Any]) -> None:
-    """Say so if a setting belongs to the other task."""
-    other = "regression" if task == "classification" else "classification"
-    for name in ("class_weight", "uncertainty", "quantiles", "rate_unit"):
+    """Say so if a setting belongs to another task or model."""
+    for name, (its_task, its_model) in _HOMES.items():
         if name in layer and name not in estimator_class(task, model).usual_settings():
+            changes = [] if task == its_task else [f"--task {its_task}"]
+            if task == its_task or its_model == "tempo":
+                changes.append(f"--model {its_model}")
             raise InputError(
-                f"{name!r} is no parameter of a {task} by this model; leave it out, or change "
-                f"--task to {other}"
+                f"{name!r} is no parameter of a {task} by this model; leave it out, or use "
+                f"{' '.join(changes)}"
             )
 
 

@@ -159,13 +159,14 @@ def _close(
         "series": len(data.batch),
         "points": data.batch.n_points,
         "channels": data.batch.n_channels,
-        "features of a token": predictor.encoder.n_features,
         "weights": sum(p.numel() for p in predictor.model.parameters()),
         "epochs": len(history),
         "best epoch": best,
         "seconds": seconds,
         "series per second": history[-1]["samples_per_second"],
     }
+    if hasattr(predictor.encoder, "n_features"):  # spectra of a model of rates are no tokens
+        facts["features of a token"] = predictor.encoder.n_features
     summary = {
         "task": predictor.facts["task"],
         **scores,

@@ -22,7 +22,7 @@ from roughformer.estimators import RFormerClassifier, estimator_class
 from roughformer.reproduce.alone import only_one
 from roughformer.series import SeriesBatch
 from roughformer.store.stored import StoredSeries
-from roughformer.train.metrics import HIGHER_IS_BETTER, check_metric
+from roughformer.train.metrics import HIGHER_IS_BETTER
 from roughformer.tune import Engine, Problem, Space, Study, default_space, open_study, parse_space
 from roughformer.tune.search import search
 
@@ -139,7 +139,8 @@ def _plan(request: TuningRequest) -> _Plan:
         validation,  # type: ignore[arg-type]
         asked.model,
     )
-    return _Plan(problem, settings, space, check_metric(settings["metric"], task), asked.about)
+    metric = cls.checked_metric(settings["metric"])
+    return _Plan(problem, settings, space, metric, asked.about)
 
 
 def _resolved(settings: dict[str, Any], batch: SeriesBatch) -> dict[str, Any]:

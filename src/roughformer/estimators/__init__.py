@@ -17,7 +17,16 @@ from roughformer.estimators.baselines import (
     TransformerClassifier,
     TransformerRegressor,
 )
-from roughformer.estimators.models import ModelConfig
+from roughformer.estimators.models import (
+    GRUModelConfig,
+    ModelConfig,
+    NeuralCDEModelConfig,
+    NeuralRDEModelConfig,
+    ODERNNModelConfig,
+    RateModelConfig,
+    StateSpaceModelConfig,
+    TransformerModelConfig,
+)
 from roughformer.estimators.rates import RateRegressor
 from roughformer.estimators.rformer import RFormerClassifier, RFormerRegressor
 from roughformer.estimators.rocket import RocketClassifier, RocketRegressor
@@ -25,23 +34,30 @@ from roughformer.estimators.transformer import SignatureTransformer
 
 __all__ = [
     "GRUClassifier",
+    "GRUModelConfig",
     "GRURegressor",
     "ModelConfig",
     "NeuralCDEClassifier",
+    "NeuralCDEModelConfig",
     "NeuralCDERegressor",
     "NeuralRDEClassifier",
+    "NeuralRDEModelConfig",
     "NeuralRDERegressor",
     "ODERNNClassifier",
+    "ODERNNModelConfig",
     "ODERNNRegressor",
     "RFormerClassifier",
     "RFormerRegressor",
+    "RateModelConfig",
     "RateRegressor",
     "RocketClassifier",
     "RocketRegressor",
     "SignatureTransformer",
     "StateSpaceClassifier",
+    "StateSpaceModelConfig",
     "StateSpaceRegressor",
     "TransformerClassifier",
+    "TransformerModelConfig",
     "TransformerRegressor",
     "estimator_class",
 ]

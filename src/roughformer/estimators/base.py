@@ -30,6 +30,8 @@ from roughformer.targets import check_weights
 from roughformer.threads import using_threads
 from roughformer.tokens import TokenConfig, Tokenizer
 from roughformer.train import TrainConfig, TrainingData, train
+from roughformer.train.config import Callback
+from roughformer.train.metrics import check_metric
 from roughformer.train.source import Inputs, join
 from roughformer.train.stored_source import source_of, tensors
 from roughformer.train.team import current_team
@@ -75,6 +77,11 @@ class TrainedEstimator(FittedEstimator):
         """Axes of targets of which each series has one; those of each window have one more."""
         return 1 if self.task == "classification" else 2
 
+    @classmethod
+    def checked_metric(cls, name: str) -> str:
+        """Name of a metric, with "auto" resolved."""
+        return check_metric(name, cls.task)
+
     def _rate_unit(self) -> float | None:
         """Turns per unit of time of a target of 1, if targets are rates."""
         return None
@@ -93,6 +100,8 @@ class TrainedEstimator(FittedEstimator):
         validation_data: Any,
         sample_weight: Any = None,
     ) -> Self:
+        if not isinstance(self.causal, bool | np.bool_):
+            raise InputError(f"causal must be True or False, got {self.causal!r}")
         about: dict[str, Any] = {}  # what the columns of a table meant
         if is_table(x) and times is None and lengths is None:
             x, about = read_frame(x, columns or {})
@@ -141,12 +150,15 @@ class TrainedEstimator(FittedEstimator):
             self._fit_targets(shared[1], plan.model)
             found = []
             for number, (part, held) in enumerate(parts):
-                where = run_dir
-                if run_dir is not None and len(parts) > 1:
-                    where = run_dir / f"member-{number + 1}"
+                where, config = run_dir, plan.train
+                if len(parts) > 1:
+                    where = None if run_dir is None else run_dir / f"member-{number + 1}"
+                    told = tuple(_of_member(number + 1, call) for call in config.callbacks)
+                    config = config.model_copy(update={"callbacks": told})
+                config = config.model_copy(update={"seed": seed + number})
                 with torch.random.fork_rng():
                     torch.manual_seed(seed + number)
-                    found.append(self._train(plan, part, held, seed + number, where))
+                    found.append(self._train(plan, config, part, held, where))
         self.member_histories_ = [history for _, history in found]
         self.history_ = self.member_histories_[0]
         self.predictor_ = committee_of([predictor for predictor, _ in found])
@@ -256,12 +268,11 @@ class TrainedEstimator(FittedEstimator):
             warnings.warn(text, UserWarning, stacklevel=4)
 
     def _train(
-        self, plan: Plan, part: Part, held: Part, seed: int, run_dir: Path | None
+        self, plan: Plan, config: TrainConfig, part: Part, held: Part, run_dir: Path | None
     ) -> tuple[Predictor, list[dict[str, Any]]]:
         """One model, trained and calibrated, and the record of its training."""
         (series, target, weight), (held_series, held_target, held_weight) = part, held
         encoder = plan.encoder
-        config = plan.train.model_copy(update={"seed": seed})
         model = plan.kind.model(plan.model)
         source = source_of(
             encoder, series, target, config, readers=config.readers, weight=weight,
@@ -276,7 +287,7 @@ class TrainedEstimator(FittedEstimator):
                 model.fit_prior(frequency / frequency.sum())
         valid = None
         if len(held_series):
-            valid = self._validation_inputs(encoder, held_series, held_target, config, seed)
+            valid = self._validation_inputs(encoder, held_series, held_target, config)
             if held_weight is not None:
                 self._held_weight = held_weight.repeat(len(valid[1]) // len(held_series))
             if not any_known(valid[1], valid[0], per_series=self._axes_per_series):
@@ -294,12 +305,12 @@ class TrainedEstimator(FittedEstimator):
             plan.model,
             valid,
             lambda output, aim: self._scores(predictor, output, aim, valid),
-            self._metric(),
+            self.checked_metric(self.metric),
             self._weight,
             training_key(
                 series, target, held_series, held_target, config, encoder, plan.model,
                 *(part for part in (weight, held_weight) if part is not None),
-                repr((self._metric(), getattr(self, "class_weight", None))),
+                repr((self.checked_metric(self.metric), getattr(self, "class_weight", None))),
             ),
             self._held_weight,
         )  # fmt: skip
@@ -323,7 +334,6 @@ class TrainedEstimator(FittedEstimator):
         held: Series,
         target: Tensor,
         config: TrainConfig,
-        seed: int,
     ) -> tuple[Inputs, Tensor]:
         """The validation part as the model will meet it: at several rates of dropping if it is
         trained with dropping, each with a fixed seed.
@@ -334,7 +344,9 @@ class TrainedEstimator(FittedEstimator):
             held = held[:]
         low, high = config.drop
         rates = [0.0] if high == 0 else [low, (low + high) / 2, high]
-        found = [encoder.encode(held, drop=r, seed=seed + 1 + i) for i, r in enumerate(rates)]
+        found = [
+            encoder.encode(held, drop=r, seed=config.seed + 1 + i) for i, r in enumerate(rates)
+        ]
         inputs = join(found)
         return inputs, self._to_loss(target).repeat(len(rates), *[1] * (target.dim() - 1))
 
@@ -342,6 +354,11 @@ class TrainedEstimator(FittedEstimator):
         from roughformer import __version__
 
         return {"roughformer": __version__, "trained_on": len(part), "task": self.task}
+
+
+def _of_member(number: int, callback: Callback) -> Callback:
+    """A callback that also gets the number of the member."""
+    return lambda record: callback(record | {"member": number})
 
 
 def _some(groups: Any, used: npt.NDArray[np.int64], n: int) -> Any:

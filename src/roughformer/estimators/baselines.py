@@ -1,5 +1,6 @@
 """Estimators of the models that RFormer is compared with; they read the samples."""
 
+from types import FunctionType
 from typing import Any, ClassVar, Literal
 
 from roughformer.estimators.base import TrainedEstimator
@@ -44,7 +45,16 @@ _CLASSES = """classes_ : ndarray
 def _complete(
     cls: type[TrainedEstimator], kind: str, config: type[Group], outputs: str, classes: str = ""
 ) -> None:
-    """Kind, groups and docstring of a baseline: only the first line of it is its own."""
+    """Kind, groups and docstring of a baseline: only the first line of it is its own.
+
+    Its ``__init__`` is a copy, so that Python's own errors name the public class.
+    """
+    shared: Any = cls.__init__
+    own: Any = FunctionType(shared.__code__, shared.__globals__)
+    own.__kwdefaults__, own.__annotations__ = shared.__kwdefaults__, shared.__annotations__
+    own.__doc__, own.__module__ = shared.__doc__, shared.__module__
+    own.__qualname__ = f"{cls.__qualname__}.__init__"
+    cls.__init__ = own  # type: ignore[method-assign]
     cls.kind = kind
     cls.groups = {"model": config, "training": TrainConfig}
     cls.__doc__ = f"""{cls.__doc__}

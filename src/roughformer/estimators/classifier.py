@@ -18,7 +18,7 @@ from roughformer.estimators.base import TrainedEstimator
 from roughformer.model.outputs import OutputConfig
 from roughformer.predictor import Predictor
 from roughformer.targets import ClassTargets, check_all_known, known_labels, share_equal
-from roughformer.train.metrics import check_metric, classification_scores
+from roughformer.train.metrics import classification_scores
 from roughformer.train.source import Inputs
 
 __all__ = ["TrainedClassifier"]
@@ -223,9 +223,6 @@ class TrainedClassifier(ClassifierMixin, TrainedEstimator):  # type: ignore[misc
 
     def _to_loss(self, target: Tensor) -> Tensor:
         return target
-
-    def _metric(self) -> str:
-        return check_metric(self.metric, self.task)
 
     def _class_weight(self, target: Tensor, sample_weight: Tensor | None = None) -> Tensor | None:
         wish = self.class_weight

@@ -12,7 +12,7 @@ _TEXTS = {
     depth : int, optional
         Truncation level of the signatures. Not given: 2, or 1 where a view would have more than
         600 words.
-    views : tuple of {"global", "local"}, optional
+    views : {"global", "local"} or tuple of them, optional
         Signatures since the start of the series, of each window, or both (the default).""",
     "series": """static : tuple of str, default ()
         Names of the static covariates to use. None by default, because they may leak the target.

@@ -53,7 +53,12 @@ class FittedEstimator(GroupedParameters):
     @classmethod
     def preset_settings(cls, name: str) -> dict[str, Any]:
         """The settings of a preset that differ from the defaults."""
-        return cls.settings(preset(name, cls.task))
+        settings = preset(name, cls.task)
+        if settings and cls.kind != "rformer":
+            raise InputError(
+                f"the preset {name!r} is RFormer's; {cls.__name__} has its defaults only"
+            )
+        return cls.settings(settings)
 
     @abstractmethod
     def _readable(self, output: Tensor) -> Any:

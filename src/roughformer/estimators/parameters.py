@@ -9,6 +9,7 @@ from sklearn.base import BaseEstimator
 
 from roughformer.errors import InputError
 from roughformer.groups import Group
+from roughformer.tokens import TokenConfig
 
 __all__ = ["GroupedParameters"]
 
@@ -17,6 +18,7 @@ _AUTO = {
     "tokens": ("windows", "depth", "basepoint", "clock", "observations", "spectrum"),
     "model": ("wide", "scaling"),
 }
+_OF_TOKENS = {*TokenConfig.options(), "context"}
 
 
 class GroupedParameters(BaseEstimator):  # type: ignore[misc]
@@ -52,7 +54,7 @@ class GroupedParameters(BaseEstimator):  # type: ignore[misc]
         return found
 
     def set_params(self, **params: Any) -> Self:
-        """Change parameters.
+        """Change parameters: all of those given, or none if one is refused.
 
         Parameters
         ----------
@@ -68,9 +70,18 @@ class GroupedParameters(BaseEstimator):  # type: ignore[misc]
             group, nested, option = name.partition("__")
             if nested and group in self.groups:
                 options.setdefault(group, {})[option] = params.pop(name)
-        super().set_params(**params)
-        for name, changes in options.items():
-            setattr(self, name, self.groups[name](**(self._given(name) | changes)))
+        for name in params.keys() - inspect.signature(type(self)).parameters:
+            homes = [f"{home}__{name}" for home, g in self.groups.items() if name in g.options()]
+            if homes:
+                raise InputError(f"{name!r} is an option of a group; set {' or '.join(homes)}")
+        before = vars(self).copy()
+        try:
+            super().set_params(**params)
+            for name, changes in options.items():
+                setattr(self, name, self.groups[name](**(self._given(name) | changes)))
+        except ValueError:
+            self.__dict__ = before
+            raise
         return self
 
     @classmethod
@@ -200,9 +211,16 @@ def _twice(one: str, value: Any, other: str, another: Any) -> str:
 
 
 def _unknown(cls: type[GroupedParameters], name: str) -> str:
-    known = [setting.replace("__", ".") for setting in cls.usual_settings()]
-    bare = {setting.rpartition(".")[2]: setting for setting in known}
-    near = difflib.get_close_matches(name.rpartition(".")[2], bare, n=1, cutoff=0.0)
-    return (
-        f"unknown parameter {name!r}; did you mean {bare[near[0]]!r}? Known are {', '.join(known)}"
-    )
+    group, _, option = name.replace("__", ".").rpartition(".")
+    known = {s.rpartition("__")[2]: s.replace("__", ".") for s in cls.usual_settings()}
+    where = cls.__name__
+    if "tokens" not in cls.groups and ("tokens" in (group, option) or option in _OF_TOKENS):
+        return f"unknown parameter {name!r}: {where} has no tokens; leave it out, or use an RFormer"
+    if group in cls.groups:
+        known = {option: f"{group}.{option}" for option in cls.groups[group].options()}
+        where = group
+    near = difflib.get_close_matches(option, known, n=1)
+    if near:
+        return f"unknown parameter {name!r}; did you mean {known[near[0]]!r}?"
+    listed = known if group in cls.groups else inspect.signature(cls).parameters
+    return f"unknown parameter {name!r}; {where} has {', '.join(listed)}"

@@ -111,6 +111,7 @@ class RateRegressor(TrainedRegressor):
         # The bins of the histogram are places on the log axis itself.
         self._targets = NumberTargets(mean=(0.0,), scale=(1.0,), log=True, flat=self._flat)
 
-    def _metric(self) -> str:
-        # The loss of the whole histogram: a mean may be right by luck.
-        return "loss" if self.metric == "auto" else super()._metric()
+    @classmethod
+    def checked_metric(cls, name: str) -> str:
+        """Name of a metric; "auto" is the loss of the histogram: a mean may be right by luck."""
+        return "loss" if name == "auto" else super().checked_metric(name)

@@ -16,10 +16,12 @@ from roughformer.estimators.base import TrainedEstimator
 from roughformer.model.outputs import OutputConfig, deviation_of, point_of
 from roughformer.predictor import Predictor
 from roughformer.targets import NumberTargets, check_numbers
-from roughformer.train.metrics import check_metric, regression_scores
+from roughformer.train.metrics import regression_scores
 from roughformer.train.source import Inputs
 
 __all__ = ["TrainedRegressor"]
+
+_UNCERTAINTIES = ("none", "gaussian", "quantile")
 
 
 class TrainedRegressor(RegressorMixin, TrainedEstimator):  # type: ignore[misc]
@@ -238,6 +240,10 @@ class TrainedRegressor(RegressorMixin, TrainedEstimator):  # type: ignore[misc]
             )
 
     def _output_options(self, target: Tensor) -> dict[str, Any]:
+        if self.uncertainty not in _UNCERTAINTIES:
+            raise InputError(
+                f"uncertainty must be one of {', '.join(_UNCERTAINTIES)}; got {self.uncertainty!r}"
+            )
         return {
             "n_outputs": target.shape[-1],
             "uncertainty": self.uncertainty,
@@ -250,9 +256,6 @@ class TrainedRegressor(RegressorMixin, TrainedEstimator):  # type: ignore[misc]
 
     def _to_loss(self, target: Tensor) -> Tensor:
         return self._targets.to_model(target)
-
-    def _metric(self) -> str:
-        return check_metric(self.metric, self.task)
 
     def _class_weight(self, target: Tensor, sample_weight: Tensor | None = None) -> Tensor | None:
         return None

@@ -1,1 +1,1 @@
-"""The signature engine: native kernel, pure-torch twin, one dispatch (``engine``)."""
+"""The signature engine: native kernel, torch engine, one dispatch (``engine``)."""

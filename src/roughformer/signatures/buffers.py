@@ -7,6 +7,7 @@ what is kept (default: an eighth of the main memory; 0: nothing).
 
 import mmap
 import os
+import warnings
 import weakref
 from contextlib import suppress
 from functools import cache
@@ -93,7 +94,23 @@ def _advise(block: mmap.mmap, advice: str) -> None:
 
 def _limit() -> int:
     megabytes = os.environ.get("ROUGHFORMER_BUFFER_MB", "")
-    return int(megabytes) << 20 if megabytes.isdigit() else _eighth_of_memory()
+    return _bytes_of(megabytes) if megabytes else _eighth_of_memory()
+
+
+@cache
+def _bytes_of(megabytes: str) -> int:
+    """The limit that the environment sets; what is no size is told once and sets none."""
+    with suppress(ValueError, OverflowError):
+        limit = int(float(megabytes) * 2**20)
+        if limit >= 0:
+            return limit
+    warnings.warn(
+        f"ROUGHFORMER_BUFFER_MB must be a number of megabytes, 0 or more, got {megabytes!r}; an "
+        "eighth of the main memory is used instead",
+        UserWarning,
+        stacklevel=1,
+    )
+    return _eighth_of_memory()
 
 
 @cache

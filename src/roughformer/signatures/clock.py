@@ -7,7 +7,7 @@ Over an interval [s, e], with u measured from s, for each channel x and frequenc
 
 x' being the slope of the piece. They are, up to the increment of x, the level-2 signature words
 (cos ω, x) and (sin ω, x) of the path lifted by the clock, exact for any sampling.
-Here the native kernel computes them; ``clock_torch`` is its twin.
+Here the native kernel computes them; ``clocks`` does so in torch.
 """
 
 import ctypes

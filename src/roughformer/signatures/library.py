@@ -137,8 +137,8 @@ def _library_file() -> Path:
 
 def _open() -> ctypes.CDLL | str:
     """The library, or the reason why it cannot be used."""
-    if os.environ.get("ROUGHFORMER_ENGINE", "").lower() in ("torch", "twin"):
-        return "ROUGHFORMER_ENGINE asks for the twin"
+    if os.environ.get("ROUGHFORMER_ENGINE", "").lower() == "torch":
+        return "ROUGHFORMER_ENGINE asks for torch"
     path = _library_file()
     if not path.exists():
         return (
@@ -181,7 +181,7 @@ def _opened() -> ctypes.CDLL | str:
 
 
 def load() -> ctypes.CDLL | None:
-    """The native library, or None (with one warning per process) if the twin must serve."""
+    """The native library, or None (with one warning per process) if the torch engine must serve."""
     found = _opened()
     return None if isinstance(found, str) else found
 

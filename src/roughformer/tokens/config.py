@@ -4,10 +4,10 @@ from numbers import Real
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from roughformer.errors import InputError
-from roughformer.groups import Group
+from roughformer.groups import FrozenDict, Group
 from roughformer.lifts import View
 from roughformer.windows import Windows
 
@@ -51,11 +51,21 @@ def _of_dict(windows: dict[Any, Any], exact: bool = False) -> Windows:
     return makers[kind](amount)
 
 
+def _frozen(windows: Any) -> Any:
+    """Windows that nobody can change: groups are shared."""
+    return FrozenDict(windows) if isinstance(windows, dict) else windows
+
+
 def _as_lags(lags: Any) -> Any:
     """One number is one lag; arrays of numpy are tuples."""
     if isinstance(lags, Real) and lags is not True and lags is not False:
         return (float(lags),)
     return tuple(lags.tolist()) if isinstance(lags, np.ndarray) and lags.ndim == 1 else lags
+
+
+def _as_views(views: Any) -> Any:
+    """One name is one view."""
+    return (views,) if isinstance(views, str) else views
 
 
 def _as_spectrum(spectrum: Any) -> Any:
@@ -110,13 +120,13 @@ class TokenConfig(Group):
 
     set_by: ClassVar[dict[str, str]] = {"hold": "causal", "context": "context", "static": "static"}
 
-    windows: Annotated[WindowRule, BeforeValidator(plain_windows)] = Field(
+    windows: Annotated[WindowRule, BeforeValidator(plain_windows), AfterValidator(_frozen)] = Field(
         75, description="A count, {'duration': d}, {'points': n}, or cut times."
     )
     depth: int = Field(
         2, ge=0, description="Truncation level of the signatures; 0 for none, with observations."
     )
-    views: tuple[View, ...] = Field(
+    views: Annotated[tuple[View, ...], BeforeValidator(_as_views)] = Field(
         ("global", "local"),
         min_length=1,
         description="Signatures since the start of the series, of each window, or both.",

@@ -49,6 +49,10 @@ class Tokenizer(BaseModel):
         None, gt=0, description="Usual duration of a window, where paths hold: that of its clocks."
     )
 
+    def __eq__(self, other: object) -> bool:
+        """Whether they make the same tokens, whichever options were given and whichever usual."""
+        return isinstance(other, Tokenizer) and self.model_dump() == other.model_dump()
+
     @classmethod
     def fit(cls, config: TokenConfig, batch: SeriesBatch) -> Self:
         """Take channel names, the unit of time and the range of the spectrum from ``batch``."""

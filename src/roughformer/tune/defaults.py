@@ -26,7 +26,7 @@ def default_space(
     """For these series. ``start``: settings of the first trial, which are made part of the space;
     ``fixed``: parameters that are not searched.
     """
-    causal = bool(start["causal"])
+    causal = bool(start.get("causal"))  # a model of rates is never causal
     rates = Space(
         learning_rate=Range(3e-4, 1e-2, log=True),
         training__weight_decay=Range(1e-4, 0.1, log=True),

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from roughformer.errors import InputError
 from roughformer.estimators import estimator_class
 from roughformer.series import SeriesBatch
-from roughformer.train.metrics import better, check_metric
+from roughformer.train.metrics import better
 
 __all__ = ["Ended", "Engine", "Job", "Problem", "Reported", "Stopped", "failure", "run_job"]
 
@@ -99,7 +99,7 @@ def run_job(
     """
     started = time.perf_counter()
     cls = estimator_class(problem.task, problem.model)
-    metric = check_metric(settings["metric"], problem.task)
+    metric = cls.checked_metric(settings["metric"])
 
     def after_epoch(record: dict[str, Any]) -> None:
         _check(record, metric)
