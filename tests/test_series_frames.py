@@ -148,6 +148,18 @@ def test_targets_of_pandas_are_aligned_by_id():
     quick().fit(table, y, validation_data=held, groups=pd.Series(0, index=ids))
 
 
+def test_weights_of_pandas_are_aligned_by_id():
+    table = frame()
+    y = np.arange(12.0)
+    weight = pd.Series(1.0 + np.arange(12), index=table["patient"].unique())
+    want = quick().fit(table, y, sample_weight=weight.to_numpy()).predict(table)
+    shuffled = weight.sample(frac=1, random_state=0)
+    found = quick().fit(table, y, sample_weight=shuffled).predict(table)
+    np.testing.assert_array_equal(found, want)
+    with pytest.raises(InputError, match="sample_weight must be indexed by the ids"):
+        quick().fit(table, y, sample_weight=weight.reset_index(drop=True))
+
+
 def test_targets_without_a_series_and_series_without_a_target_are_named():
     table = frame()
     y = pd.Series(np.arange(12.0), index=table["patient"].unique())

@@ -113,7 +113,7 @@ class TrainedEstimator(FittedEstimator):
         n = len(batch)
         weight, used = None, np.arange(n)
         if sample_weight is not None:
-            weight = check_weights(sample_weight, n)
+            weight = check_weights(aligned(sample_weight, batch, "sample_weight"), n)
             # A series of weight 0 is as good as not there.
             used = np.flatnonzero(weight > 0)
             batch = batch.part(used) if isinstance(batch, StoredSeries) else batch[used]
