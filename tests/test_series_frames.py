@@ -160,6 +160,27 @@ def test_weights_of_pandas_are_aligned_by_id():
         quick().fit(table, y, sample_weight=weight.reset_index(drop=True))
 
 
+def test_a_column_that_y_was_taken_from_is_no_channel():
+    table = frame()
+    died = (table["patient"] > "p005").astype(float)
+    leaky = table.assign(died=died, cost=2 * died)
+    y = leaky.groupby("patient")["died"].first()
+    with pytest.warns(UserWarning, match="not used as channels: 'died';"):
+        model = quick().fit(leaky.drop(columns="cost"), y)
+    assert model.predictor_.encoder.channels == ("hr", "spo2")
+    np.testing.assert_array_equal(model.predict(leaky), model.predict(table))
+    with pytest.warns(UserWarning, match="not used as channels: 'died', 'cost';"):
+        model = quick().fit(leaky, leaky.groupby("patient")[["died", "cost"]].first())
+    assert model.predictor_.encoder.channels == ("hr", "spo2")
+    with pytest.raises(InputError, match="names 'died' among the channels, but y has that name"):
+        quick().fit(leaky, y, columns={"channels": ["hr", "died"]})
+    kept = quick().fit(leaky, y.to_numpy())
+    assert kept.predictor_.encoder.channels == ("hr", "spo2", "died", "cost")
+    for fit in (rf.SignatureTransformer().fit, rf.SignatureTransformer().fit_transform):
+        with pytest.warns(UserWarning, match="not used as channels: 'died';"):
+            fit(leaky, y)
+
+
 def test_targets_without_a_series_and_series_without_a_target_are_named():
     table = frame()
     y = pd.Series(np.arange(12.0), index=table["patient"].unique())

@@ -95,7 +95,7 @@ class TrainedEstimator(FittedEstimator):
     ) -> Self:
         about: dict[str, Any] = {}  # what the columns of a table meant
         if is_table(x) and times is None and lengths is None:
-            x, about = read_frame(x, columns or {})
+            x, about = read_frame(x, columns or {}, y=y)
         elif columns is not None:
             raise InputError(f"columns are those of a table, but X is {type(x).__name__}")
         batch = x if isinstance(x, StoredSeries) else as_series(x, times, lengths, layout=layout)

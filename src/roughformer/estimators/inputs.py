@@ -1,5 +1,6 @@
 """The series that estimators take, in all the shapes that scikit-learn's users have."""
 
+import warnings
 from collections.abc import Mapping, Sequence
 from numbers import Real
 from typing import Any
@@ -25,16 +26,18 @@ def as_series(
     layout: str | None = None,
     n_channels: int | None = None,
     known: Mapping[str, Any] | None = None,
+    y: Any = None,
 ) -> SeriesBatch:
     """Anything ``SeriesBatch.of`` takes; also series of one channel as an array ``(B, L)`` or as a
     list of flat sequences, batches of one series (scikit-learn's splits of a ``SeriesBatch``), and
     whatever numpy can make an array of. ``n_channels``: as many as in training, which settles
     where ``layout`` would be ambiguous. ``known``: the columns of the training table.
+    ``y``: the targets, whose columns are no channels.
     """
     if is_table(x):
         if times is not None or lengths is not None:
             raise InputError("the times of a table are one of its columns; leave times= out")
-        return read_frame(x, {}, known)[0]
+        return read_frame(x, {}, known, y)[0]
     if type(x).__module__.startswith("scipy.sparse"):
         raise InputError(
             "sparse input is not supported: zeros would count as observed; give a dense array "
@@ -64,12 +67,12 @@ def as_series(
 
 
 def read_frame(
-    table: Any, columns: Mapping[str, Any], known: Mapping[str, Any] | None = None
+    table: Any, columns: Mapping[str, Any], known: Mapping[str, Any] | None = None, y: Any = None
 ) -> tuple[SeriesBatch, dict[str, Any]]:
     """Series of a table, and what its columns meant, as a model keeps it for other tables.
 
     ``columns`` are arguments of ``SeriesBatch.from_table``; what is missing is ``known`` from
-    another table or guessed.
+    another table or guessed. A column of the name of ``y`` is taken for the target.
     """
     known = dict(known or {})
     if "target" in known:
@@ -80,6 +83,9 @@ def read_frame(
     data, options = with_roles(
         table, columns, {role: known[role] for role in _ROLES if role in known}
     )
+    _check_no_target(y, columns)
+    if "channels" not in columns and "channels" not in known and options["channels"]:
+        options["channels"] = _without_target(y, options["channels"])
     batch = SeriesBatch.from_table(data, **options)
     about = {role: options[role] for role in _ROLES if options.get(role)}
     about |= {role: list(about[role]) for role in ("static",) if role in about}
@@ -87,6 +93,38 @@ def read_frame(
     if "label" in about:
         about["target"] = about.pop("label")
     return batch, about
+
+
+def _names_of(y: Any) -> list[str]:
+    """The names of the targets, if a frame or a column of one holds them."""
+    names = getattr(y, "columns", [getattr(y, "name", None)])
+    return [name for name in names if isinstance(name, str)]
+
+
+def _check_no_target(y: Any, columns: Mapping[str, Any]) -> None:
+    for role in ("channels", "static"):
+        for name in _names_of(y):
+            if name in columns.get(role, ()):
+                raise InputError(
+                    f"columns names {name!r} among the {role}, but y has that name too: leave the "
+                    "target out, or give y.to_numpy() if the column is something else"
+                )
+
+
+def _without_target(y: Any, channels: Sequence[str]) -> tuple[str, ...]:
+    """The guessed channels that do not hold the target."""
+    leaking = [name for name in _names_of(y) if name in channels]
+    if not leaking:
+        return tuple(channels)
+    if set(channels) <= set(leaking):
+        raise InputError(f"no column is left to be a channel beside the target {leaking[0]!r}")
+    warnings.warn(
+        "columns with the name of y are taken for the target and not used as channels: "
+        f"{', '.join(map(repr, leaking))}; give y.to_numpy() if they are something else",
+        UserWarning,
+        stacklevel=5,
+    )
+    return tuple(name for name in channels if name not in leaking)
 
 
 def aligned(values: Any, batch: Any, name: str = "y") -> Any:

@@ -81,7 +81,10 @@ class _Rocket(BaseEstimator):  # type: ignore[misc]
 
     def _series(self, x: Any, times: Any, lengths: Any, layout: str | None) -> SeriesBatch:
         check_is_fitted(self, "ridge_")
-        return as_series(x, times, lengths, layout=layout, n_channels=self.n_features_in_)
+        return as_series(
+            x, times, lengths, layout=layout, n_channels=self.n_features_in_,
+            known={"channels": self._channels},
+        )  # fmt: skip
 
     def _features(
         self, x: Any, times: Any, lengths: Any, layout: str | None
@@ -142,7 +145,7 @@ class RocketClassifier(ClassifierMixin, _Rocket):  # type: ignore[misc]
         """Learn from series ``X`` (anything ``SeriesBatch.of`` takes) and labels ``y (B,)``, by
         default those of the series.
         """
-        batch = _some_series(X, times, lengths, layout)
+        batch = _some_series(X, y, times, lengths, layout)
         labels = _labels(y, batch)
         if len(np.unique(labels)) < 2:
             raise InputError("a classifier needs at least two classes, got labels of one class")
@@ -204,7 +207,7 @@ class RocketRegressor(RegressorMixin, _Rocket):  # type: ignore[misc]
         """Learn from series ``X`` (anything ``SeriesBatch.of`` takes) and ``y (B,)`` or ``(B, m)``,
         by default the labels of the series.
         """
-        batch = _some_series(X, times, lengths, layout)
+        batch = _some_series(X, y, times, lengths, layout)
         numbers = _numbers(y, batch)
         ridge = RidgeCV(alphas=_PENALTIES)
         self.ridge_ = make_pipeline(StandardScaler(), ridge).fit(self._fit_features(batch), numbers)
@@ -234,8 +237,8 @@ class RocketRegressor(RegressorMixin, _Rocket):  # type: ignore[misc]
         return float(r2_score(_numbers(y, batch), self.predict(batch)))
 
 
-def _some_series(x: Any, times: Any, lengths: Any, layout: str | None) -> SeriesBatch:
-    batch = as_series(x, times, lengths, layout=layout)
+def _some_series(x: Any, y: Any, times: Any, lengths: Any, layout: str | None) -> SeriesBatch:
+    batch = as_series(x, times, lengths, layout=layout, y=y)
     if len(batch) == 0:
         raise InputError("there is nothing to learn from: no series were given")
     return batch

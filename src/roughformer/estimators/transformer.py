@@ -102,12 +102,13 @@ class SignatureTransformer(TransformerMixin, BaseEstimator):  # type: ignore[mis
         X
             Anything that ``SeriesBatch.of`` takes, also ``(B, L)`` for series of one channel.
         y
-            Not used. A pandas object with the ids of the series as its index must be in their
-            order, because the next step of a pipeline matches rows by position.
+            Not used, but a column of a table that has its name is no channel. A pandas object
+            with the ids of the series as its index must be in their order, because the next step
+            of a pipeline matches rows by position.
         times, lengths, layout
             As in ``SeriesBatch.of``.
         """
-        self._fit(as_series(X, times, lengths, layout=layout), y)
+        self._fit(as_series(X, times, lengths, layout=layout, y=y), y)
         return self
 
     def transform(
@@ -134,7 +135,7 @@ class SignatureTransformer(TransformerMixin, BaseEstimator):  # type: ignore[mis
         layout: str | None = None,
     ) -> Any:
         """Fit, and return the features of the same series."""
-        batch = as_series(X, times, lengths, layout=layout)
+        batch = as_series(X, times, lengths, layout=layout, y=y)
         self._fit(batch, y)
         return self._features(X, batch)
 
