@@ -108,6 +108,32 @@ def test_a_channel_that_numbers_the_rows_is_pointed_out():
         SeriesBatch.of(frame(n=1, length=50).assign(row=np.arange(50)))  # one series: no answer
 
 
+def test_a_running_number_is_pointed_out_after_a_split_and_in_any_order_of_the_rows():
+    table = frame().assign(row=np.arange(72))
+    part = table[table["patient"].isin(["p001", "p007", "p004"])]
+    for rows in (part, table.sample(frac=1, random_state=0), part.sample(frac=1, random_state=0)):
+        with pytest.warns(UserWarning, match="channel 'row' is a running number of the rows"):
+            SeriesBatch.of(rows)
+    not_by_ones = np.repeat(100 * np.arange(12), 6) + np.tile([0, 2, 1, 3, 4, 5], 12)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        SeriesBatch.of(table.assign(row=not_by_ones))
+
+
+@pytest.mark.parametrize("name", ["", "Unnamed: 0", "index"])
+def test_a_column_named_like_an_index_is_no_channel_if_it_numbers_the_rows(name):
+    table = frame().assign(**{name: np.arange(72)})
+    part = table[table["patient"] > "p005"].sample(frac=1, random_state=0)
+    for rows in (table, part):
+        assert SeriesBatch.of(rows).channels == ("hr", "spo2")
+        by_name = SeriesBatch.from_table(rows, series_id="patient", time="time")
+        assert by_name.channels == ("hr", "spo2")
+    one = table[:6].drop(columns="patient")
+    assert SeriesBatch.of(one, series_id=None).channels == ("hr", "spo2")
+    other = table.assign(**{name: np.arange(72) ** 2})  # an index of shares, say
+    assert SeriesBatch.of(other).channels == ("hr", "spo2", name)
+
+
 def test_to_pandas_and_back_is_the_same_batch():
     rng = np.random.default_rng(0)
     values = [rng.normal(size=(n, 2)).astype(np.float32) for n in (3, 5)]
