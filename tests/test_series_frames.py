@@ -259,3 +259,33 @@ def test_columns_are_named_rightly_or_refused():
         quick().fit(np.zeros((2, 3, 1)), [0, 1], columns={"time": "t"})
     with pytest.raises(InputError, match="leave times= out"):
         quick().fit(frame(), np.arange(12), times=np.arange(6))
+
+
+def test_errors_name_the_argument_that_helps_and_every_method_takes_it():
+    table = frame().rename(columns={"patient": "stay"})
+    columns = {"series_id": "stay"}
+    want = SeriesBatch.of(table, **columns)
+    for fit in (quick().fit, rf.SignatureTransformer().fit):
+        with pytest.raises(InputError, match=r"name it with columns=\{'series_id'"):
+            fit(table, np.arange(12.0))
+    model = quick().fit(want, np.arange(12.0))  # no table: there is nothing to remember
+    with pytest.raises(InputError, match=r"name it with columns=\{'series_id'"):
+        model.predict(table)
+    np.testing.assert_array_equal(model.predict(table, columns=columns), model.predict(want))
+    score = model.score(table, np.arange(12.0), columns=columns)
+    assert score == model.score(want, np.arange(12.0))
+    with pytest.raises(InputError, match="columns are those of a table, but X is SeriesBatch"):
+        model.predict(want, columns=columns)
+    features = rf.SignatureTransformer().fit(table, columns=columns)
+    np.testing.assert_array_equal(features.transform(table), features.transform(want))
+    np.testing.assert_array_equal(
+        rf.SignatureTransformer().fit_transform(table, columns=columns), features.transform(want)
+    )
+
+
+def test_static_covariates_of_the_estimator_are_read_as_such():
+    table = frame().assign(age=np.repeat(np.arange(12.0), 6))
+    model = quick(static=("age",)).fit(table, np.arange(12.0))
+    assert model.predictor_.encoder.channels == ("hr", "spo2")
+    batch = SeriesBatch.of(table, static=["age"])
+    np.testing.assert_array_equal(model.predict(table), model.predict(batch))

@@ -17,7 +17,7 @@ from roughformer.baselines import PathEncoder, SampleEncoder
 from roughformer.errors import InputError
 from roughformer.estimators.aims import any_known, at_targets, class_counts, is_known, weights_at
 from roughformer.estimators.fitted import FittedEstimator
-from roughformer.estimators.inputs import aligned, as_series, read_frame
+from roughformer.estimators.inputs import aligned, series_to_fit
 from roughformer.estimators.key import training_key
 from roughformer.estimators.parts import Part, Series, held_series, parts_of
 from roughformer.estimators.plan import Plan, Requested, plan_of
@@ -93,12 +93,16 @@ class TrainedEstimator(FittedEstimator):
         validation_data: Any,
         sample_weight: Any = None,
     ) -> Self:
-        about: dict[str, Any] = {}  # what the columns of a table meant
-        if is_table(x) and times is None and lengths is None:
-            x, about = read_frame(x, columns or {}, y=y)
-        elif columns is not None:
-            raise InputError(f"columns are those of a table, but X is {type(x).__name__}")
-        batch = x if isinstance(x, StoredSeries) else as_series(x, times, lengths, layout=layout)
+        if is_table(x) and self.static:
+            columns = {"static": self.static} | dict(columns or {})
+        batch: Series
+        about: dict[str, Any] = {}
+        if isinstance(x, StoredSeries):
+            if columns is not None or layout is not None:
+                raise InputError("columns= and layout= are for tables and arrays, not for a store")
+            batch = x
+        else:
+            batch, about = series_to_fit(x, y, times, lengths, layout, columns)
         if len(batch) == 0:
             raise InputError("there is nothing to learn from: no series were given")
         if y is None:
@@ -128,7 +132,7 @@ class TrainedEstimator(FittedEstimator):
                 parts = self._parts(batch, target, weight, groups, seed)
                 self.validation_index_ = used[self.validation_index_]
             else:
-                outside, outside_y = held_series(validation_data, self.members, layout, about)
+                outside, outside_y = held_series(validation_data, self.members, about)
                 aim = self._aim(outside_y, len(outside))
                 parts = [((batch, target, weight), (outside, aim, None))]
                 self.validation_index_ = np.zeros(0, dtype=np.int64)

@@ -13,7 +13,7 @@ from roughformer.series._convert import is_tensor
 from roughformer.series._layout import layout_of
 from roughformer.series._table import is_table, with_roles
 
-__all__ = ["aligned", "as_series", "read_frame"]
+__all__ = ["aligned", "as_series", "series_to_fit"]
 
 _ROLES = ("series_id", "time", "channel", "value", "channels", "static", "label")
 
@@ -24,20 +24,20 @@ def as_series(
     lengths: Any = None,
     *,
     layout: str | None = None,
+    columns: Mapping[str, Any] | None = None,
     n_channels: int | None = None,
     known: Mapping[str, Any] | None = None,
-    y: Any = None,
 ) -> SeriesBatch:
     """Anything ``SeriesBatch.of`` takes; also series of one channel as an array ``(B, L)`` or as a
     list of flat sequences, batches of one series (scikit-learn's splits of a ``SeriesBatch``), and
     whatever numpy can make an array of. ``n_channels``: as many as in training, which settles
-    where ``layout`` would be ambiguous. ``known``: the columns of the training table.
-    ``y``: the targets, whose columns are no channels.
+    where ``layout`` would be ambiguous. ``columns``: what those of a table mean. ``known``: the
+    columns of the training table, or the layout of the training arrays.
     """
     if is_table(x):
-        if times is not None or lengths is not None:
-            raise InputError("the times of a table are one of its columns; leave times= out")
-        return read_frame(x, {}, known, y)[0]
+        return _read_frame(x, times, lengths, layout, columns, known)[0]
+    if columns is not None:
+        raise InputError(f"columns are those of a table, but X is {type(x).__name__}")
     if type(x).__module__.startswith("scipy.sparse"):
         raise InputError(
             "sparse input is not supported: zeros would count as observed; give a dense array "
@@ -57,23 +57,50 @@ def as_series(
                     "series needs at least one point"
                 )
             x, layout = x[:, :, None], "time_first"
-    elif _is_list_of_batches(x) and times is None and lengths is None:
+    elif _is_list_of_batches(x) and times is None and lengths is None and layout is None:
         return SeriesBatch.concatenate(x)
     elif _is_list_of_flat(x):
         x, layout = [_numbers(np.asanyarray(one))[:, None] for one in x], "time_first"  # masks stay
     if isinstance(x, np.ndarray | list | tuple) or is_tensor(x):
+        layout = layout or (known or {}).get("layout")
         layout = layout_of(x, layout, times=times, n_channels=n_channels)
     return SeriesBatch.of(x, times, lengths, layout=layout)
 
 
-def read_frame(
-    table: Any, columns: Mapping[str, Any], known: Mapping[str, Any] | None = None, y: Any = None
+def series_to_fit(
+    x: Any,
+    y: Any = None,
+    times: Any = None,
+    lengths: Any = None,
+    layout: str | None = None,
+    columns: Mapping[str, Any] | None = None,
 ) -> tuple[SeriesBatch, dict[str, Any]]:
-    """Series of a table, and what its columns meant, as a model keeps it for other tables.
-
-    ``columns`` are arguments of ``SeriesBatch.from_table``; what is missing is ``known`` from
-    another table or guessed. A column of the name of ``y`` is taken for the target.
+    """Series to learn from, and what a model keeps to read others in the same way: the meaning of
+    the columns of a table, or the layout if it was given. A column named like ``y`` is taken for
+    the target.
     """
+    if is_table(x):
+        return _read_frame(x, times, lengths, layout, columns, y=y)
+    batch = as_series(x, times, lengths, layout=layout, columns=columns)
+    return batch, {} if layout is None else {"layout": layout}
+
+
+def _read_frame(
+    table: Any,
+    times: Any,
+    lengths: Any,
+    layout: str | None,
+    columns: Mapping[str, Any] | None,
+    known: Mapping[str, Any] | None = None,
+    y: Any = None,
+) -> tuple[SeriesBatch, dict[str, Any]]:
+    """Series of a table, and what its columns meant: as ``columns`` say (arguments of
+    ``SeriesBatch.from_table``), as is ``known`` from another table, or guessed.
+    """
+    for name, given in (("times", times), ("lengths", lengths), ("layout", layout)):
+        if given is not None:
+            raise InputError(f"a table has a row for each point; leave {name}= out")
+    columns = columns or {}
     known = dict(known or {})
     if "target" in known:
         known["label"] = known.pop("target")
@@ -81,7 +108,7 @@ def read_frame(
     if wrong:
         raise InputError(f"columns has the unknown key {wrong[0]!r}; known are {', '.join(_ROLES)}")
     data, options = with_roles(
-        table, columns, {role: known[role] for role in _ROLES if role in known}
+        table, columns, {role: known[role] for role in _ROLES if role in known}, option=_option
     )
     _check_no_target(y, columns)
     if "channels" not in columns and "channels" not in known and options["channels"]:
@@ -93,6 +120,11 @@ def read_frame(
     if "label" in about:
         about["target"] = about.pop("label")
     return batch, about
+
+
+def _option(role: str) -> str:
+    one = " (None: the table is one series)" if role == "series_id" else ""
+    return f"columns={{{role!r}: ...}}{one}"
 
 
 def _names_of(y: Any) -> list[str]:

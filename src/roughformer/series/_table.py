@@ -48,12 +48,16 @@ def _frame_kind(x: object) -> str | None:
 
 
 def with_roles(
-    table: Any, given: Mapping[str, Any], known: Mapping[str, Any] | None = None
+    table: Any,
+    given: Mapping[str, Any],
+    known: Mapping[str, Any] | None = None,
+    **naming: Any,
 ) -> tuple[pa.Table, dict[str, Any]]:
     """Find out which columns mean what -> the table, and the arguments of ``from_table``.
 
     ``given`` are arguments of ``from_table``; ``known`` are those of another table, which count
-    where this one has such columns. A column ``label`` without nulls is the label.
+    where this one has such columns. A column ``label`` without nulls is the label. ``naming``: how
+    errors call things, as in ``guess_roles``.
     """
     given, known = dict(given), dict(known or {})
     levels = table.index.names if _frame_kind(table) == "pandas" else []
@@ -67,7 +71,7 @@ def with_roles(
     for role, name in known.items():
         if role not in given and (not isinstance(name, str) or name in data.column_names):
             given[role] = name
-    roles = guess_roles(data.column_names, given, [label], read=_reader(data))
+    roles = guess_roles(data.column_names, given, [label], read=_reader(data), **naming)
     used = [*roles.values(), *(roles["channels"] or ()), *given.get("static", ())]
     free = "label" not in given and label in data.column_names and label not in used
     if free and data.column(label).null_count == 0:
