@@ -78,6 +78,36 @@ def test_a_frame_indexed_by_id_time_and_channel_is_long():
     assert SeriesBatch.of(usual).equals(expected(table))
 
 
+def test_a_series_of_pandas_with_ids_and_times_is_a_frame_of_one_column():
+    table = frame()
+    long = table.melt(["patient", "time"], var_name="name", value_name="number")
+    numbers = long.set_index(["patient", "time", "name"])["number"]
+    for column in (numbers, numbers.rename(None)):
+        assert SeriesBatch.of(column).equals(expected(table))
+    heart = SeriesBatch.of(table.set_index(["patient", "time"])["hr"])
+    assert heart.channels == ("hr",)
+    np.testing.assert_array_equal(
+        rf.SignatureTransformer().fit_transform(numbers),
+        rf.SignatureTransformer().fit_transform(expected(table)),
+    )
+    with pytest.raises(InputError, match="got Series"):
+        SeriesBatch.of(table["hr"])
+
+
+def test_a_list_of_frames_is_refused_with_a_remedy_that_works():
+    table = frame()
+    parts = [(key, part.drop(columns="patient")) for key, part in table.groupby("patient")]
+    ids, frames = [key for key, _ in parts], [part for _, part in parts]
+    remedy = r"pd\.concat\(frames, keys=ids, names=\['id'\]\)"
+    for read in (SeriesBatch.of, SeriesBatch.from_arrays, rf.SignatureTransformer().fit):
+        with pytest.raises(InputError, match=remedy):
+            read(frames)
+    joined = pd.concat(frames, keys=ids, names=["id"])
+    assert SeriesBatch.of(joined).equals(expected(table))
+    indexed = pd.concat([part.set_index("time") for part in frames], keys=ids, names=["id"])
+    assert SeriesBatch.of(indexed).equals(expected(table))
+
+
 def test_labels_are_taken_from_a_column_called_label():
     table = frame(n=3).assign(label=np.repeat(["x", "y", "x"], 6))
     batch = SeriesBatch.of(table)
@@ -151,6 +181,15 @@ def test_to_pandas_and_back_is_the_same_batch():
     assert SeriesBatch.of(table, static=["age"]).equals(batch)
     with pytest.raises(InputError, match="two columns would have the same name"):
         batch.to_pandas(time="a")
+
+
+def test_channels_called_channel_and_value_come_back_from_pandas():
+    values = np.random.default_rng(0).normal(size=(2, 5, 2))
+    batch = SeriesBatch.of(values, channels=["channel", "value"], ids=["a", "b"])
+    assert SeriesBatch.of(batch.to_pandas()).equals(batch)
+    long = {"id": ["a", "a"], "t": [0.0, 0.0], "channel": ["x", "y"], "value": [1.0, 2.0]}
+    for names in (long["channel"], pd.Categorical(long["channel"])):
+        assert SeriesBatch.of(pd.DataFrame(long | {"channel": names})).channels == ("x", "y")
 
 
 # Estimators

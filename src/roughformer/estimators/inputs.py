@@ -9,7 +9,7 @@ import numpy as np
 
 from roughformer.errors import InputError
 from roughformer.series import SeriesBatch
-from roughformer.series._convert import is_tensor
+from roughformer.series._convert import is_tensor, refuse_tables
 from roughformer.series._layout import layout_of
 from roughformer.series._table import is_table, with_roles
 
@@ -61,6 +61,8 @@ def as_series(
         return SeriesBatch.concatenate(x)
     elif _is_list_of_flat(x):
         x, layout = [_numbers(np.asanyarray(one))[:, None] for one in x], "time_first"  # masks stay
+    if isinstance(x, list | tuple):
+        refuse_tables(x)
     if isinstance(x, np.ndarray | list | tuple) or is_tensor(x):
         layout = layout or (known or {}).get("layout")
         layout = layout_of(x, layout, times=times, n_channels=n_channels)
@@ -136,7 +138,7 @@ def _names_of(y: Any) -> list[str]:
 def _check_no_target(y: Any, columns: Mapping[str, Any]) -> None:
     for role in ("channels", "static"):
         for name in _names_of(y):
-            if name in columns.get(role, ()):
+            if name in (columns.get(role) or ()):
                 raise InputError(
                     f"columns names {name!r} among the {role}, but y has that name too: leave the "
                     "target out, or give y.to_numpy() if the column is something else"
@@ -154,7 +156,7 @@ def _without_target(y: Any, channels: Sequence[str]) -> tuple[str, ...]:
         "columns with the name of y are taken for the target and not used as channels: "
         f"{', '.join(map(repr, leaking))}; give y.to_numpy() if they are something else",
         UserWarning,
-        stacklevel=5,
+        stacklevel=6,
     )
     return tuple(name for name in channels if name not in leaking)
 

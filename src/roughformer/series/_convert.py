@@ -24,6 +24,7 @@ __all__ = [
     "is_tensor",
     "parts_of_arrays",
     "parts_of_block",
+    "refuse_tables",
 ]
 
 Values = npt.NDArray[np.floating[Any]]  # float32 or float64
@@ -162,6 +163,7 @@ def parts_of_arrays(
     or a list of ``(L_i,)``. ``n_channels`` is C where it is known.
     """
     arrays = _as_sequence(arrays, "values")
+    refuse_tables(arrays)
     series = [as_values(a, f"values of series {i}") for i, a in enumerate(arrays)]
     layout = layout_of(series, layout, times=times, n_channels=n_channels)
     shape = "(L, C)" if layout == "time_first" else "(C, L)"
@@ -189,6 +191,15 @@ def parts_of_arrays(
     if shared:
         return Parts(values, offsets, None, stamps, origin)
     return Parts(values, offsets, stamps, None, origin)
+
+
+def refuse_tables(series: Sequence[Any]) -> None:
+    """Refuse a list of frames: read as arrays, the order of their columns would count."""
+    if any(hasattr(one, "columns") for one in series):
+        raise InputError(
+            "a list of tables is not read as series; make one table of them, in pandas with "
+            "pd.concat(frames, keys=ids, names=['id'])"
+        )
 
 
 def _block_times(

@@ -25,9 +25,9 @@ _MAYBE_INDEX = ("", "Unnamed: 0", "index")  # what a row index is called in a CS
 Read = Callable[[list[str]], pa.Table]
 
 
-def is_usual(name: Any) -> bool:
-    """Whether a column of this name would be taken for ids or times."""
-    return isinstance(name, str) and any(name.lower() in names for names in _USUAL.values())
+def is_usual(name: Any, *roles: str) -> bool:
+    """Whether a column of this name would be taken for ids or times, or only for ``roles``."""
+    return isinstance(name, str) and any(name.lower() in _USUAL[role] for role in roles or _USUAL)
 
 
 def is_kept_index(name: str, series_id: str | None, read: Read) -> bool:
@@ -65,7 +65,8 @@ def guess_roles(
 ) -> dict[str, Any]:
     """Find the columns that were not ``given``.
 
-    Ids and times go by usual names. A table with the columns ``channel`` and ``value`` is long.
+    Ids and times go by usual names. A table with the columns ``channel``, of texts, and ``value``
+    is long.
     The channels of a wide one are the columns with no other role.
 
     Parameters
@@ -101,7 +102,8 @@ def guess_roles(
     if found["channel"] is not None or found["value"] is not None:
         return found
     channels = found["channels"]
-    if {"channel", "value"} <= set(present) and not set(channels or ()) & set(present):
+    usual = {"channel", "value"} <= set(present) and not set(channels or ()) & set(present)
+    if usual and _holds_names(read(["channel"]).column(0)):
         return found | {"channel": "channel", "value": "value"}
     if channels is None:
         others = {found["series_id"], found["time"], given.get("label"), "label", *taken}
@@ -116,6 +118,12 @@ def guess_roles(
                 f"{table} has no column left to be a channel; see {option('channels')}"
             )
     return found
+
+
+def _holds_names(column: pa.ChunkedArray) -> bool:
+    kind = column.type
+    text = pt.is_string(kind) or pt.is_large_string(kind) or pt.is_string_view(kind)
+    return text or pt.is_dictionary(kind) or len(column) == 0
 
 
 def index_roles(

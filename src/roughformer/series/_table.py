@@ -44,6 +44,9 @@ def _frame_kind(x: object) -> str | None:
         module = sys.modules.get(kind)
         if module is not None and isinstance(x, tuple(getattr(module, n) for n in names)):
             return kind
+    pandas = sys.modules.get("pandas")
+    if pandas is not None and isinstance(x, pandas.Series):  # with ids and times, a frame
+        return "pandas" if x.index.nlevels > 1 else None
     return "arrow" if hasattr(x, "__arrow_c_stream__") else None
 
 
@@ -60,7 +63,15 @@ def with_roles(
     errors call things, as in ``guess_roles``.
     """
     given, known = dict(given), dict(known or {})
-    levels = table.index.names if _frame_kind(table) == "pandas" else []
+    levels: Sequence[Any] = []
+    if _frame_kind(table) == "pandas":
+        table = _as_frame(table)
+        levels = table.index.names
+        times = [name for name in map(str, table.columns) if is_usual(name, "time")]
+        if len(levels) == 2 and levels[1] is None and (times or given.get("time") in table):
+            # Rows numbered anew in each series, as pandas.concat(frames, keys=ids) leaves them.
+            table = table.droplevel(1)
+            levels = table.index.names
     if len(levels) > 1:
         names, given = index_roles(levels, table.columns, given)
         data = to_arrow(table.set_axis(table.index.set_names(names)), names)
@@ -79,6 +90,11 @@ def with_roles(
     return data, {**given, **roles}
 
 
+def _as_frame(table: Any) -> Any:
+    """A pandas Series as a frame of one column."""
+    return table if table.ndim == 2 else table.to_frame(table.name or "value")
+
+
 def _reader(data: pa.Table) -> Read:
     names = data.column_names
     return lambda wanted: data.select([names.index(name) for name in wanted if name in names])
@@ -93,7 +109,7 @@ def to_arrow(table: Any, names: Iterable[Any] = ()) -> pa.Table:
     kind = _frame_kind(table)
     try:
         if kind == "pandas":
-            wanted = set(names)
+            table, wanted = _as_frame(table), set(names)
             levels = [i for i, name in enumerate(table.index.names) if name in wanted]
             table = table.reset_index(level=levels) if levels else table
             return pa.Table.from_pandas(table, preserve_index=False)
