@@ -103,8 +103,13 @@ class StoreJob:
         path, names = Path(str(files[0])), list(schema.names)
 
         def read(wanted: list[str]) -> Any:
+            # The first row group is enough to tell, and fits into memory.
+            columns = [name for name in wanted if name in names]
             with files[0].open() as stream:
-                return pq.read_table(stream, columns=[n for n in wanted if n in names])
+                file = pq.ParquetFile(stream)
+                return (
+                    file.read_row_group(0, columns) if file.num_row_groups else file.read(columns)
+                )
 
         try:
             found = resolve(path, self.given, names, taken, read)
