@@ -53,7 +53,9 @@ def test_long_series_take_steps_over_several_samples():
 @pytest.mark.parametrize("length", [1, 2])
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_series_of_one_and_two_points_have_answers(kind, length, solver):
-    batch = rf.SeriesBatch.from_arrays([np.array([[1.0, np.nan], [2.0, 0.5]])[:length]] * 2)
+    batch = rf.SeriesBatch.from_arrays(
+        [np.array([[1.0, np.nan], [2.0, 0.5]])[:length]] * 2, layout="time_first"
+    )
     encoder = PathEncoder.fit(batch, interpolation=kind)
     inputs = encoder.encode(batch)
     answer = model_of(encoder, solver=solver)(**inputs)

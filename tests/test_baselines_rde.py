@@ -152,7 +152,9 @@ def test_a_series_has_the_same_answer_alone_and_in_a_ragged_batch(solver, depth)
 @pytest.mark.parametrize("length", [1, 2])
 @pytest.mark.parametrize("solver", ["rk4", "dopri5"])
 def test_series_of_one_and_two_points_have_answers(length, solver):
-    batch = rf.SeriesBatch.from_arrays([np.array([[1.0, 0.3], [2.0, 0.5]])[:length]] * 2)
+    batch = rf.SeriesBatch.from_arrays(
+        [np.array([[1.0, 0.3], [2.0, 0.5]])[:length]] * 2, layout="time_first"
+    )
     encoder = LogSignatureEncoder.fit(batch)
     model, inputs = model_of(encoder, solver=solver), encoder.encode(batch)
     model.fit_scaling(inputs)

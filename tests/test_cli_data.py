@@ -193,3 +193,10 @@ def test_a_kept_index_is_no_channel_and_a_running_number_is_pointed_out(tmp_path
     with pytest.warns(UserWarning, match="channel 'row' is a running number of the rows"):
         data = read_data(tmp_path / "x.parquet", Columns())
     assert data.columns == Columns("id", "t", channels=("x", "row"))
+
+
+def test_an_index_that_a_csv_kept_is_no_channel(tmp_path):
+    rows = "".join(f"{i},{i // 6},{i % 6},{i * i}\n" for i in range(12))
+    for name in ("", "Unnamed: 0", "index"):
+        file = write(tmp_path / "x.csv", f"{name},id,t,x\n{rows}")
+        assert read_data(file, Columns()).columns == Columns("id", "t", channels=("x",))

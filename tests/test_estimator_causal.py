@@ -139,7 +139,7 @@ def test_series_of_equal_span_have_as_many_automatic_windows_causal_or_not():
 def test_series_of_one_point_have_one_automatic_window():
     x = list(walks(24, length=1))
     model = make(RFormerRegressor, **(TINY | {"windows": "auto", "causal": True})).fit(
-        x, np.arange(24.0)
+        x, np.arange(24.0), layout="time_first"
     )
     assert [len(ends) for ends, _ in model.predict_windows(x)] == [1] * 24
 

@@ -41,6 +41,30 @@ def test_padded_tensors_are_the_same_as_lists():
     )
 
 
+@pytest.mark.parametrize("listed", [False, True])
+def test_the_layout_of_fit_is_that_of_predict_if_none_is_given(listed, tmp_path):
+    x = walks()
+    turned = list(x.transpose(0, 2, 1)) if listed else x.transpose(0, 2, 1)
+    y = np.arange(24.0)
+    options = TINY | {"epochs": 1}
+    want = make(RFormerRegressor, **options).fit(x, y).predict(x)
+    model = make(RFormerRegressor, **options).fit(turned, y, layout="channels_first")
+    model.save(tmp_path / "model")
+    for each in (model, RFormerRegressor.load(tmp_path / "model")):
+        np.testing.assert_array_equal(each.predict(turned), want)
+        np.testing.assert_array_equal(each.predict(x, layout="time_first"), want)
+        np.testing.assert_array_equal(each.predict(rf.SeriesBatch.of(x)), want)
+        assert each.score(turned, y) == each.score(x, y, layout="time_first")
+    held = make(RFormerRegressor, **options)
+    held.fit(turned, y, layout="channels_first", validation_data=(rf.SeriesBatch.of(x), y))
+    features = rf.SignatureTransformer().fit(turned, layout="channels_first")
+    np.testing.assert_array_equal(
+        features.transform(turned), features.transform(rf.SeriesBatch.of(x))
+    )
+    with pytest.raises(InputError, match="already has its times, layout and names"):
+        model.predict(rf.SeriesBatch.of(x), layout="time_first")
+
+
 def test_no_series_have_no_predictions():
     model = make(RFormerClassifier, **TINY).fit(walks(), np.arange(24) % 2)
     assert model.predict_proba(walks(0)).shape == (0, 2)

@@ -175,7 +175,7 @@ def test_what_is_written_reads_back_bit_for_bit(tmp_path_factory, rows, dtype, k
         times = [origin + np.arange(len(a)) * np.timedelta64(1001, "us") for a in arrays]
     n = len(arrays)
     labels = {"none": None, "class": np.arange(n), "target": np.arange(n) / 3}[label]
-    batch = SeriesBatch.from_arrays(arrays, times, labels=labels)
+    batch = SeriesBatch.from_arrays(arrays, times, labels=labels, layout="time_first")
     path = tmp_path_factory.mktemp("ts") / "x.ts"
     write_ts(batch, path)
     again = read_ts(path, dtype=dtype)

@@ -303,10 +303,30 @@ def test_more_channels_than_points_are_taken_where_something_shows_that_they_are
     x = np.zeros((4, 3, 5))
     assert SeriesBatch.of(x, times=[0.0, 1.0, 2.0]).n_channels == 5
     assert SeriesBatch.of(x, channels=list("abcde")).n_channels == 5
-    assert SeriesBatch.of(list(x)).n_channels == 5  # short series, not twice as many channels
+    short = [np.zeros((3, 5)), np.zeros((4, 5))]  # not twice as many channels
+    assert SeriesBatch.of(short).n_channels == 5
     assert SeriesBatch.of([np.zeros((1, 5)), np.zeros((9, 5))]).n_channels == 5
     with pytest.raises(InputError, match=r"expected 3 channels, .*; give layout='channels_first'"):
         SeriesBatch.of(x, channels=list("abc"))
+
+
+def test_a_list_of_equal_shapes_and_its_array_are_read_alike_by_every_way_in():
+    x = np.zeros((4, 3, 5))
+    ways = (SeriesBatch.of, SeriesBatch.from_tensor, SeriesBatch.from_arrays)
+    for build, series in zip((SeriesBatch.of, *ways), (list(x), x, x, list(x)), strict=True):
+        with pytest.raises(InputError, match="cannot tell which axis is time"):
+            build(series)
+        assert build(series, layout="time_first").n_channels == 5
+        assert build(series, layout="channels_first").n_channels == 3
+        assert build(series, channels=list("abcde")).n_channels == 5
+
+
+def test_what_has_its_own_order_takes_no_layout():
+    batch = SeriesBatch.of(np.zeros((2, 5, 3)))
+    with pytest.raises(InputError, match="already has its times, layout and names"):
+        SeriesBatch.of(batch, layout="time_first")
+    with pytest.raises(InputError, match="layout= is for arrays"):
+        SeriesBatch.of({"id": [0], "t": [0.0], "x": [1.0]}, layout="time_first")
 
 
 def test_validation_of_a_large_input_needs_little_memory():

@@ -78,6 +78,36 @@ def test_a_frame_indexed_by_id_time_and_channel_is_long():
     assert SeriesBatch.of(usual).equals(expected(table))
 
 
+def test_a_series_of_pandas_with_ids_and_times_is_a_frame_of_one_column():
+    table = frame()
+    long = table.melt(["patient", "time"], var_name="name", value_name="number")
+    numbers = long.set_index(["patient", "time", "name"])["number"]
+    for column in (numbers, numbers.rename(None)):
+        assert SeriesBatch.of(column).equals(expected(table))
+    heart = SeriesBatch.of(table.set_index(["patient", "time"])["hr"])
+    assert heart.channels == ("hr",)
+    np.testing.assert_array_equal(
+        rf.SignatureTransformer().fit_transform(numbers),
+        rf.SignatureTransformer().fit_transform(expected(table)),
+    )
+    with pytest.raises(InputError, match="got Series"):
+        SeriesBatch.of(table["hr"])
+
+
+def test_a_list_of_frames_is_refused_with_a_remedy_that_works():
+    table = frame()
+    parts = [(key, part.drop(columns="patient")) for key, part in table.groupby("patient")]
+    ids, frames = [key for key, _ in parts], [part for _, part in parts]
+    remedy = r"pd\.concat\(frames, keys=ids, names=\['id'\]\)"
+    for read in (SeriesBatch.of, SeriesBatch.from_arrays, rf.SignatureTransformer().fit):
+        with pytest.raises(InputError, match=remedy):
+            read(frames)
+    joined = pd.concat(frames, keys=ids, names=["id"])
+    assert SeriesBatch.of(joined).equals(expected(table))
+    indexed = pd.concat([part.set_index("time") for part in frames], keys=ids, names=["id"])
+    assert SeriesBatch.of(indexed).equals(expected(table))
+
+
 def test_labels_are_taken_from_a_column_called_label():
     table = frame(n=3).assign(label=np.repeat(["x", "y", "x"], 6))
     batch = SeriesBatch.of(table)
@@ -108,6 +138,32 @@ def test_a_channel_that_numbers_the_rows_is_pointed_out():
         SeriesBatch.of(frame(n=1, length=50).assign(row=np.arange(50)))  # one series: no answer
 
 
+def test_a_running_number_is_pointed_out_after_a_split_and_in_any_order_of_the_rows():
+    table = frame().assign(row=np.arange(72))
+    part = table[table["patient"].isin(["p001", "p007", "p004"])]
+    for rows in (part, table.sample(frac=1, random_state=0), part.sample(frac=1, random_state=0)):
+        with pytest.warns(UserWarning, match="channel 'row' is a running number of the rows"):
+            SeriesBatch.of(rows)
+    not_by_ones = np.repeat(100 * np.arange(12), 6) + np.tile([0, 2, 1, 3, 4, 5], 12)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        SeriesBatch.of(table.assign(row=not_by_ones))
+
+
+@pytest.mark.parametrize("name", ["", "Unnamed: 0", "index"])
+def test_a_column_named_like_an_index_is_no_channel_if_it_numbers_the_rows(name):
+    table = frame().assign(**{name: np.arange(72)})
+    part = table[table["patient"] > "p005"].sample(frac=1, random_state=0)
+    for rows in (table, part):
+        assert SeriesBatch.of(rows).channels == ("hr", "spo2")
+        by_name = SeriesBatch.from_table(rows, series_id="patient", time="time")
+        assert by_name.channels == ("hr", "spo2")
+    one = table[:6].drop(columns="patient")
+    assert SeriesBatch.of(one, series_id=None).channels == ("hr", "spo2")
+    other = table.assign(**{name: np.arange(72) ** 2})  # an index of shares, say
+    assert SeriesBatch.of(other).channels == ("hr", "spo2", name)
+
+
 def test_to_pandas_and_back_is_the_same_batch():
     rng = np.random.default_rng(0)
     values = [rng.normal(size=(n, 2)).astype(np.float32) for n in (3, 5)]
@@ -125,6 +181,15 @@ def test_to_pandas_and_back_is_the_same_batch():
     assert SeriesBatch.of(table, static=["age"]).equals(batch)
     with pytest.raises(InputError, match="two columns would have the same name"):
         batch.to_pandas(time="a")
+
+
+def test_channels_called_channel_and_value_come_back_from_pandas():
+    values = np.random.default_rng(0).normal(size=(2, 5, 2))
+    batch = SeriesBatch.of(values, channels=["channel", "value"], ids=["a", "b"])
+    assert SeriesBatch.of(batch.to_pandas()).equals(batch)
+    long = {"id": ["a", "a"], "t": [0.0, 0.0], "channel": ["x", "y"], "value": [1.0, 2.0]}
+    for names in (long["channel"], pd.Categorical(long["channel"])):
+        assert SeriesBatch.of(pd.DataFrame(long | {"channel": names})).channels == ("x", "y")
 
 
 # Estimators
@@ -146,6 +211,39 @@ def test_targets_of_pandas_are_aligned_by_id():
     assert model.score(table, shuffled) == model.score(expected(table), y.to_numpy())
     held = (frame(first=50), pd.Series(1.0, index=[f"p{50 + i:03}" for i in range(12)]))
     quick().fit(table, y, validation_data=held, groups=pd.Series(0, index=ids))
+
+
+def test_weights_of_pandas_are_aligned_by_id():
+    table = frame()
+    y = np.arange(12.0)
+    weight = pd.Series(1.0 + np.arange(12), index=table["patient"].unique())
+    want = quick().fit(table, y, sample_weight=weight.to_numpy()).predict(table)
+    shuffled = weight.sample(frac=1, random_state=0)
+    found = quick().fit(table, y, sample_weight=shuffled).predict(table)
+    np.testing.assert_array_equal(found, want)
+    with pytest.raises(InputError, match="sample_weight must be indexed by the ids"):
+        quick().fit(table, y, sample_weight=weight.reset_index(drop=True))
+
+
+def test_a_column_that_y_was_taken_from_is_no_channel():
+    table = frame()
+    died = (table["patient"] > "p005").astype(float)
+    leaky = table.assign(died=died, cost=2 * died)
+    y = leaky.groupby("patient")["died"].first()
+    with pytest.warns(UserWarning, match="not used as channels: 'died';"):
+        model = quick().fit(leaky.drop(columns="cost"), y)
+    assert model.predictor_.encoder.channels == ("hr", "spo2")
+    np.testing.assert_array_equal(model.predict(leaky), model.predict(table))
+    with pytest.warns(UserWarning, match="not used as channels: 'died', 'cost';"):
+        model = quick().fit(leaky, leaky.groupby("patient")[["died", "cost"]].first())
+    assert model.predictor_.encoder.channels == ("hr", "spo2")
+    with pytest.raises(InputError, match="names 'died' among the channels, but y has that name"):
+        quick().fit(leaky, y, columns={"channels": ["hr", "died"]})
+    kept = quick().fit(leaky, y.to_numpy())
+    assert kept.predictor_.encoder.channels == ("hr", "spo2", "died", "cost")
+    for fit in (rf.SignatureTransformer().fit, rf.SignatureTransformer().fit_transform):
+        with pytest.warns(UserWarning, match="not used as channels: 'died';"):
+            fit(leaky, y)
 
 
 def test_targets_without_a_series_and_series_without_a_target_are_named():
@@ -200,3 +298,33 @@ def test_columns_are_named_rightly_or_refused():
         quick().fit(np.zeros((2, 3, 1)), [0, 1], columns={"time": "t"})
     with pytest.raises(InputError, match="leave times= out"):
         quick().fit(frame(), np.arange(12), times=np.arange(6))
+
+
+def test_errors_name_the_argument_that_helps_and_every_method_takes_it():
+    table = frame().rename(columns={"patient": "stay"})
+    columns = {"series_id": "stay"}
+    want = SeriesBatch.of(table, **columns)
+    for fit in (quick().fit, rf.SignatureTransformer().fit):
+        with pytest.raises(InputError, match=r"name it with columns=\{'series_id'"):
+            fit(table, np.arange(12.0))
+    model = quick().fit(want, np.arange(12.0))  # no table: there is nothing to remember
+    with pytest.raises(InputError, match=r"name it with columns=\{'series_id'"):
+        model.predict(table)
+    np.testing.assert_array_equal(model.predict(table, columns=columns), model.predict(want))
+    score = model.score(table, np.arange(12.0), columns=columns)
+    assert score == model.score(want, np.arange(12.0))
+    with pytest.raises(InputError, match="columns are those of a table, but X is SeriesBatch"):
+        model.predict(want, columns=columns)
+    features = rf.SignatureTransformer().fit(table, columns=columns)
+    np.testing.assert_array_equal(features.transform(table), features.transform(want))
+    np.testing.assert_array_equal(
+        rf.SignatureTransformer().fit_transform(table, columns=columns), features.transform(want)
+    )
+
+
+def test_static_covariates_of_the_estimator_are_read_as_such():
+    table = frame().assign(age=np.repeat(np.arange(12.0), 6))
+    model = quick(static=("age",)).fit(table, np.arange(12.0))
+    assert model.predictor_.encoder.channels == ("hr", "spo2")
+    batch = SeriesBatch.of(table, static=["age"])
+    np.testing.assert_array_equal(model.predict(table), model.predict(batch))

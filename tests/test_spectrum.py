@@ -177,7 +177,7 @@ def test_the_zero_frequency_is_the_increment(route):
 
 
 def test_series_of_one_point_and_empty_batches_have_no_words(engine):
-    ones = rf.SeriesBatch.from_arrays([np.ones((1, 2)), np.full((1, 2), 3.0)])
+    ones = rf.SeriesBatch.from_arrays([np.ones((1, 2)), np.full((1, 2), 3.0)], layout="time_first")
     for omega in (EVEN, LOG, [1.0]):
         found = spectrum_words(ones, omega, engine=engine)
         assert found.shape == (2, 2, len(omega), 2)

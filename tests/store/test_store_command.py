@@ -73,6 +73,14 @@ def test_a_long_table_is_known_by_its_columns(tmp_path):
     assert "no row is of channel 'z'; the channels are a, b" in words
 
 
+def test_an_index_that_pandas_kept_is_no_channel_of_a_store(tmp_path):
+    data = table(20).select(["id", "time", "x", "y"])
+    numbered = data.append_column("index", pa.array(np.arange(len(data))))
+    pq.write_table(numbered, tmp_path / "x.parquet", row_group_size=100)
+    succeeds("features", tmp_path / "x.parquet", "--out", tmp_path / "store", *ONE)
+    assert rows_of(tmp_path / "store")[0].channels == ("x", "y")
+
+
 def with_null_id(data):
     ids = pa.array([None, *data.column("id").to_pylist()[1:]], pa.int64())
     return data.set_column(0, "id", ids)

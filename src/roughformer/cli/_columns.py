@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from roughformer.errors import InputError
-from roughformer.series._roles import guess_roles
+from roughformer.series._roles import Read, guess_roles
 
 __all__ = ["Columns", "column_names", "resolve", "values_by_series"]
 
@@ -81,20 +81,45 @@ def _csv(path: Path) -> dict[str, Any]:
     return {"parse_options": pv.ParseOptions(delimiter=separator)}
 
 
-def resolve(path: Path, given: Columns, present: list[str], taken: Sequence[str]) -> Columns:
+def resolve(
+    path: Path,
+    given: Columns,
+    present: list[str],
+    taken: Sequence[str],
+    read: Read | None = None,
+) -> Columns:
     """Find out what was not given: ids and times by usual names, a long table by its columns
     ``channel`` and ``value``, the channels of a wide one as the columns with no other role
-    (``taken`` have one, and so has ``label``).
+    (``taken`` have one, and so has ``label``). ``read`` reads columns of a file that is not local.
     """
     said = {role: name for role, name in asdict(given).items() if name not in (None, ())}
     roles = guess_roles(
         present,
         said,
         taken,
+        read=read or (lambda names: _read_columns(path, [n for n in names if n in present])),
         table=str(path),
         option=lambda role: f"--{role.replace('_', '-')}",
     )
     return Columns(**roles, static=given.static)
+
+
+def _read_columns(path: Path, names: list[str]) -> Any:
+    import pyarrow as pa
+
+    try:
+        if path.suffix.lower() in _PARQUET:
+            import pyarrow.parquet as pq
+
+            return pq.read_table(path, columns=names)
+        import pyarrow.csv as pv
+
+        options = pv.ConvertOptions(include_columns=names)
+        return pv.read_csv(path, **_csv(path), convert_options=options)
+    except pa.ArrowException as error:
+        raise InputError(
+            f"{path} cannot be read as a table: {' '.join(str(error).split())}"
+        ) from None
 
 
 def values_by_series(path: Path, key: str, column: str) -> dict[str, Any]:
@@ -106,19 +131,7 @@ def values_by_series(path: Path, key: str, column: str) -> dict[str, Any]:
             raise InputError(
                 f"{path} has no column {name!r}; its columns are {', '.join(column_names(path))}"
             )
-    try:
-        if path.suffix.lower() in _PARQUET:
-            import pyarrow.parquet as pq
-
-            table = pq.read_table(path, columns=list(dict.fromkeys((key, column))))
-        else:
-            import pyarrow.csv as pv
-
-            table = pv.read_csv(path, **_csv(path))
-    except pa.ArrowException as error:
-        raise InputError(
-            f"{path} cannot be read as a table: {' '.join(str(error).split())}"
-        ) from None
+    table = _read_columns(path, list(dict.fromkeys((key, column))))
     small = pa.table({"key": table.column(key), "value": table.column(column)})
     found = small.group_by("key").aggregate([("value", "min"), ("value", "max")]).to_pylist()
     for row in found:

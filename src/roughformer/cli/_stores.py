@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import typer
 
 from roughformer.cli._columns import Columns, column_names, resolve, values_by_series
@@ -100,10 +101,20 @@ class StoreJob:
         # What directories tell (patient=17/) is the same in all rows of a file: no channel.
         keys = [name for name in keys_of(files[0]) if name not in schema.names]
         path, names = Path(str(files[0])), list(schema.names)
+
+        def read(wanted: list[str]) -> Any:
+            # The first row group is enough to tell, and fits into memory.
+            columns = [name for name in wanted if name in names]
+            with files[0].open() as stream:
+                file = pq.ParquetFile(stream)
+                return (
+                    file.read_row_group(0, columns) if file.num_row_groups else file.read(columns)
+                )
+
         try:
-            found = resolve(path, self.given, names, taken)
+            found = resolve(path, self.given, names, taken, read)
         except InputError:
-            found = resolve(path, self.given, [*names, *keys], [*taken, *keys])
+            found = resolve(path, self.given, [*names, *keys], [*taken, *keys], read)
         if found.series_id in keys:
             say(f"note: series are told by directories, {found.series_id}=...")
         assert found.series_id is not None

@@ -17,7 +17,7 @@ from roughformer.baselines import PathEncoder, SampleEncoder
 from roughformer.errors import InputError
 from roughformer.estimators.aims import any_known, at_targets, class_counts, is_known, weights_at
 from roughformer.estimators.fitted import FittedEstimator
-from roughformer.estimators.inputs import aligned, as_series, read_frame
+from roughformer.estimators.inputs import aligned, series_to_fit
 from roughformer.estimators.key import training_key
 from roughformer.estimators.parts import Part, Series, held_series, parts_of
 from roughformer.estimators.plan import Plan, Requested, plan_of
@@ -102,12 +102,16 @@ class TrainedEstimator(FittedEstimator):
     ) -> Self:
         if not isinstance(self.causal, bool | np.bool_):
             raise InputError(f"causal must be True or False, got {self.causal!r}")
-        about: dict[str, Any] = {}  # what the columns of a table meant
-        if is_table(x) and times is None and lengths is None:
-            x, about = read_frame(x, columns or {})
-        elif columns is not None:
-            raise InputError(f"columns are those of a table, but X is {type(x).__name__}")
-        batch = x if isinstance(x, StoredSeries) else as_series(x, times, lengths, layout=layout)
+        if is_table(x) and self.static:
+            columns = {"static": self.static} | dict(columns or {})
+        batch: Series
+        about: dict[str, Any] = {}
+        if isinstance(x, StoredSeries):
+            if columns is not None or layout is not None:
+                raise InputError("columns= and layout= are for tables and arrays, not for a store")
+            batch = x
+        else:
+            batch, about = series_to_fit(x, y, times, lengths, layout, columns)
         if len(batch) == 0:
             raise InputError("there is nothing to learn from: no series were given")
         if y is None:
@@ -122,7 +126,7 @@ class TrainedEstimator(FittedEstimator):
         n = len(batch)
         weight, used = None, np.arange(n)
         if sample_weight is not None:
-            weight = check_weights(sample_weight, n)
+            weight = check_weights(aligned(sample_weight, batch, "sample_weight"), n)
             # A series of weight 0 is as good as not there.
             used = np.flatnonzero(weight > 0)
             batch = batch.part(used) if isinstance(batch, StoredSeries) else batch[used]
@@ -137,7 +141,7 @@ class TrainedEstimator(FittedEstimator):
                 parts = self._parts(batch, target, weight, groups, seed)
                 self.validation_index_ = used[self.validation_index_]
             else:
-                outside, outside_y = held_series(validation_data, self.members, layout, about)
+                outside, outside_y = held_series(validation_data, self.members, about)
                 aim = self._aim(outside_y, len(outside))
                 parts = [((batch, target, weight), (outside, aim, None))]
                 self.validation_index_ = np.zeros(0, dtype=np.int64)

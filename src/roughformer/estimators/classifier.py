@@ -85,6 +85,7 @@ class TrainedClassifier(ClassifierMixin, TrainedEstimator):  # type: ignore[misc
         lengths: Any = None,
         *,
         layout: str | None = None,
+        columns: Mapping[str, Any] | None = None,
     ) -> npt.NDArray[np.float64]:
         """Predict calibrated probabilities.
 
@@ -97,19 +98,29 @@ class TrainedClassifier(ClassifierMixin, TrainedEstimator):  # type: ignore[misc
         lengths : array-like of int, optional
             Lengths of padded series.
         layout : {"time_first", "channels_first"}, optional
-            Whether arrays are ``(B, L, C)`` or ``(B, C, L)``; if not given, time first where that
-            is no guess.
+            Whether arrays are ``(B, L, C)`` or ``(B, C, L)``; if not given, as in ``fit``, or time
+            first where that is no guess.
+        columns : mapping, optional
+            What the columns of a table mean, as in ``fit``; not given: what they meant there.
 
         Returns
         -------
         ndarray (B, K)
             Probabilities, in the order of ``classes_``.
         """
-        found: npt.NDArray[np.float64] = self._run("probabilities", X, times, lengths, layout)
+        found: npt.NDArray[np.float64] = self._run(
+            "probabilities", X, times, lengths, layout, columns
+        )
         return found
 
     def predict(
-        self, X: Any, times: Any = None, lengths: Any = None, *, layout: str | None = None
+        self,
+        X: Any,
+        times: Any = None,
+        lengths: Any = None,
+        *,
+        layout: str | None = None,
+        columns: Mapping[str, Any] | None = None,
     ) -> npt.NDArray[Any]:
         """Predict the most probable class of each series.
 
@@ -122,15 +133,17 @@ class TrainedClassifier(ClassifierMixin, TrainedEstimator):  # type: ignore[misc
         lengths : array-like of int, optional
             Lengths of padded series.
         layout : {"time_first", "channels_first"}, optional
-            Whether arrays are ``(B, L, C)`` or ``(B, C, L)``; if not given, time first where that
-            is no guess.
+            Whether arrays are ``(B, L, C)`` or ``(B, C, L)``; if not given, as in ``fit``, or time
+            first where that is no guess.
+        columns : mapping, optional
+            What the columns of a table mean, as in ``fit``; not given: what they meant there.
 
         Returns
         -------
         ndarray (B,)
             Class labels.
         """
-        best = self.predict_proba(X, times, lengths, layout=layout).argmax(axis=1)
+        best = self.predict_proba(X, times, lengths, layout=layout, columns=columns).argmax(axis=1)
         return np.asarray(self.classes_[best])
 
     def score(
@@ -141,6 +154,7 @@ class TrainedClassifier(ClassifierMixin, TrainedEstimator):  # type: ignore[misc
         lengths: Any = None,
         *,
         layout: str | None = None,
+        columns: Mapping[str, Any] | None = None,
     ) -> float:
         """Compute the accuracy.
 
@@ -155,15 +169,17 @@ class TrainedClassifier(ClassifierMixin, TrainedEstimator):  # type: ignore[misc
         lengths : array-like of int, optional
             Lengths of padded series.
         layout : {"time_first", "channels_first"}, optional
-            Whether arrays are ``(B, L, C)`` or ``(B, C, L)``; if not given, time first where that
-            is no guess.
+            Whether arrays are ``(B, L, C)`` or ``(B, C, L)``; if not given, as in ``fit``, or time
+            first where that is no guess.
+        columns : mapping, optional
+            What the columns of a table mean, as in ``fit``; not given: what they meant there.
 
         Returns
         -------
         float
             Share of the series whose class is predicted right.
         """
-        batch, y = self._labelled(X, y, times, lengths, layout)
+        batch, y = self._labelled(X, y, times, lengths, layout, columns)
         predicted = self.predict(batch)
         labels, known = known_labels(y)
         if labels.shape not in (predicted.shape, (len(predicted), 1)):

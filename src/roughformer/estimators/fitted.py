@@ -2,6 +2,7 @@
 
 import os
 from abc import abstractmethod
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, Self
 
 from sklearn.utils.validation import check_is_fitted
@@ -72,7 +73,14 @@ class FittedEstimator(GroupedParameters):
         tags.input_tags.three_d_array = True
         return tags
 
-    def _series(self, x: Any, times: Any, lengths: Any, layout: str | None = None) -> SeriesBatch:
+    def _series(
+        self,
+        x: Any,
+        times: Any,
+        lengths: Any,
+        layout: str | None = None,
+        columns: Mapping[str, Any] | None = None,
+    ) -> SeriesBatch:
         check_is_fitted(self, "predictor_")
         encoder = self.predictor_.encoder
         known = {
@@ -80,25 +88,46 @@ class FittedEstimator(GroupedParameters):
             "static": tuple(getattr(encoder, "config", encoder).static),
         } | self.predictor_.facts.get("data", {})
         return as_series(
-            x, times, lengths, layout=layout, n_channels=self.n_features_in_, known=known
-        )
+            x, times, lengths, layout=layout, columns=columns, n_channels=self.n_features_in_,
+            known=known,
+        )  # fmt: skip
 
     def _labelled(
-        self, x: Any, y: Any, times: Any, lengths: Any, layout: str | None
+        self,
+        x: Any,
+        y: Any,
+        times: Any,
+        lengths: Any,
+        layout: str | None,
+        columns: Mapping[str, Any] | None,
     ) -> tuple[SeriesBatch, Any]:
         """Series and their targets; ``y=None``: those that the series have as labels."""
-        batch = self._series(x, times, lengths, layout)
+        batch = self._series(x, times, lengths, layout, columns)
         if y is None and batch.labels is None:
             raise InputError("score needs y, or series with labels")
         return batch, batch.labels if y is None else aligned(y, batch)
 
-    def _run(self, what: str, x: Any, times: Any, lengths: Any, layout: str | None = None) -> Any:
-        batch = self._series(x, times, lengths, layout)
+    def _run(
+        self,
+        what: str,
+        x: Any,
+        times: Any,
+        lengths: Any,
+        layout: str | None = None,
+        columns: Mapping[str, Any] | None = None,
+    ) -> Any:
+        batch = self._series(x, times, lengths, layout, columns)
         with using_threads(self.n_jobs):
             return getattr(self.predictor_, what)(batch)
 
     def predict_windows(
-        self, X: Any, times: Any = None, lengths: Any = None, *, layout: str | None = None
+        self,
+        X: Any,
+        times: Any = None,
+        lengths: Any = None,
+        *,
+        layout: str | None = None,
+        columns: Mapping[str, Any] | None = None,
     ) -> Any:
         """Predict at the end of each window, with a causal model.
 
@@ -111,15 +140,17 @@ class FittedEstimator(GroupedParameters):
         lengths : array-like of int, optional
             Lengths of padded series.
         layout : {"time_first", "channels_first"}, optional
-            Whether arrays are ``(B, L, C)`` or ``(B, C, L)``; if not given, time first where that
-            is no guess.
+            Whether arrays are ``(B, L, C)`` or ``(B, C, L)``; if not given, as in ``fit``, or time
+            first where that is no guess.
+        columns : mapping, optional
+            What the columns of a table mean, as in ``fit``; not given: what they meant there.
 
         Returns
         -------
         list of (ndarray (L,), ndarray (L, ...))
             For each series the times of the window ends and the predictions there.
         """
-        batch = self._series(X, times, lengths, layout)
+        batch = self._series(X, times, lengths, layout, columns)
         if not self.predictor_.outputs.causal:
             raise InputError("only a causal model predicts at every window: fit with causal=True")
         with using_threads(self.n_jobs):
@@ -135,6 +166,7 @@ class FittedEstimator(GroupedParameters):
         lengths: Any = None,
         *,
         layout: str | None = None,
+        columns: Mapping[str, Any] | None = None,
         n_words: int | None = 20,
         target: Any = None,
     ) -> list[Explanation]:
@@ -149,8 +181,10 @@ class FittedEstimator(GroupedParameters):
         lengths : array-like of int, optional
             Lengths of padded series.
         layout : {"time_first", "channels_first"}, optional
-            Whether arrays are ``(B, L, C)`` or ``(B, C, L)``; if not given, time first where that
-            is no guess.
+            Whether arrays are ``(B, L, C)`` or ``(B, C, L)``; if not given, as in ``fit``, or time
+            first where that is no guess.
+        columns : mapping, optional
+            What the columns of a table mean, as in ``fit``; not given: what they meant there.
         n_words : int or None, default 20
             Number of words to tell; None: all.
         target : label or int, optional
@@ -162,7 +196,7 @@ class FittedEstimator(GroupedParameters):
         list of Explanation
             One for each series; see ``roughformer.explain``.
         """
-        batch = self._series(X, times, lengths, layout)
+        batch = self._series(X, times, lengths, layout, columns)
         with using_threads(self.n_jobs):
             return explain(self.predictor_, batch, n_words=n_words, target=target)
 

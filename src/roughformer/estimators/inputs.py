@@ -1,5 +1,6 @@
 """The series that estimators take, in all the shapes that scikit-learn's users have."""
 
+import warnings
 from collections.abc import Mapping, Sequence
 from numbers import Real
 from typing import Any
@@ -8,11 +9,11 @@ import numpy as np
 
 from roughformer.errors import InputError
 from roughformer.series import SeriesBatch
-from roughformer.series._convert import is_tensor
+from roughformer.series._convert import is_tensor, refuse_tables
 from roughformer.series._layout import layout_of
 from roughformer.series._table import is_table, with_roles
 
-__all__ = ["aligned", "as_series", "read_frame"]
+__all__ = ["aligned", "as_series", "series_to_fit"]
 
 _ROLES = ("series_id", "time", "channel", "value", "channels", "static", "label")
 
@@ -23,18 +24,20 @@ def as_series(
     lengths: Any = None,
     *,
     layout: str | None = None,
+    columns: Mapping[str, Any] | None = None,
     n_channels: int | None = None,
     known: Mapping[str, Any] | None = None,
 ) -> SeriesBatch:
     """Anything ``SeriesBatch.of`` takes; also series of one channel as an array ``(B, L)`` or as a
     list of flat sequences, batches of one series (scikit-learn's splits of a ``SeriesBatch``), and
     whatever numpy can make an array of. ``n_channels``: as many as in training, which settles
-    where ``layout`` would be ambiguous. ``known``: the columns of the training table.
+    where ``layout`` would be ambiguous. ``columns``: what those of a table mean. ``known``: the
+    columns of the training table, or the layout of the training arrays.
     """
     if is_table(x):
-        if times is not None or lengths is not None:
-            raise InputError("the times of a table are one of its columns; leave times= out")
-        return read_frame(x, {}, known)[0]
+        return _read_frame(x, times, lengths, layout, columns, known)[0]
+    if columns is not None:
+        raise InputError(f"columns are those of a table, but X is {type(x).__name__}")
     if type(x).__module__.startswith("scipy.sparse"):
         raise InputError(
             "sparse input is not supported: zeros would count as observed; give a dense array "
@@ -54,23 +57,52 @@ def as_series(
                     "series needs at least one point"
                 )
             x, layout = x[:, :, None], "time_first"
-    elif _is_list_of_batches(x) and times is None and lengths is None:
+    elif _is_list_of_batches(x) and times is None and lengths is None and layout is None:
         return SeriesBatch.concatenate(x)
     elif _is_list_of_flat(x):
         x, layout = [_numbers(np.asanyarray(one))[:, None] for one in x], "time_first"  # masks stay
+    if isinstance(x, list | tuple):
+        refuse_tables(x)
     if isinstance(x, np.ndarray | list | tuple) or is_tensor(x):
+        layout = layout or (known or {}).get("layout")
         layout = layout_of(x, layout, times=times, n_channels=n_channels)
     return SeriesBatch.of(x, times, lengths, layout=layout)
 
 
-def read_frame(
-    table: Any, columns: Mapping[str, Any], known: Mapping[str, Any] | None = None
+def series_to_fit(
+    x: Any,
+    y: Any = None,
+    times: Any = None,
+    lengths: Any = None,
+    layout: str | None = None,
+    columns: Mapping[str, Any] | None = None,
 ) -> tuple[SeriesBatch, dict[str, Any]]:
-    """Series of a table, and what its columns meant, as a model keeps it for other tables.
-
-    ``columns`` are arguments of ``SeriesBatch.from_table``; what is missing is ``known`` from
-    another table or guessed.
+    """Series to learn from, and what a model keeps to read others in the same way: the meaning of
+    the columns of a table, or the layout if it was given. A column named like ``y`` is taken for
+    the target.
     """
+    if is_table(x):
+        return _read_frame(x, times, lengths, layout, columns, y=y)
+    batch = as_series(x, times, lengths, layout=layout, columns=columns)
+    return batch, {} if layout is None else {"layout": layout}
+
+
+def _read_frame(
+    table: Any,
+    times: Any,
+    lengths: Any,
+    layout: str | None,
+    columns: Mapping[str, Any] | None,
+    known: Mapping[str, Any] | None = None,
+    y: Any = None,
+) -> tuple[SeriesBatch, dict[str, Any]]:
+    """Series of a table, and what its columns meant: as ``columns`` say (arguments of
+    ``SeriesBatch.from_table``), as is ``known`` from another table, or guessed.
+    """
+    for name, given in (("times", times), ("lengths", lengths), ("layout", layout)):
+        if given is not None:
+            raise InputError(f"a table has a row for each point; leave {name}= out")
+    columns = columns or {}
     known = dict(known or {})
     if "target" in known:
         known["label"] = known.pop("target")
@@ -78,8 +110,11 @@ def read_frame(
     if wrong:
         raise InputError(f"columns has the unknown key {wrong[0]!r}; known are {', '.join(_ROLES)}")
     data, options = with_roles(
-        table, columns, {role: known[role] for role in _ROLES if role in known}
+        table, columns, {role: known[role] for role in _ROLES if role in known}, option=_option
     )
+    _check_no_target(y, columns)
+    if "channels" not in columns and "channels" not in known and options["channels"]:
+        options["channels"] = _without_target(y, options["channels"])
     batch = SeriesBatch.from_table(data, **options)
     about = {role: options[role] for role in _ROLES if options.get(role)}
     about |= {role: list(about[role]) for role in ("static",) if role in about}
@@ -87,6 +122,43 @@ def read_frame(
     if "label" in about:
         about["target"] = about.pop("label")
     return batch, about
+
+
+def _option(role: str) -> str:
+    one = " (None: the table is one series)" if role == "series_id" else ""
+    return f"columns={{{role!r}: ...}}{one}"
+
+
+def _names_of(y: Any) -> list[str]:
+    """The names of the targets, if a frame or a column of one holds them."""
+    names = getattr(y, "columns", [getattr(y, "name", None)])
+    return [name for name in names if isinstance(name, str)]
+
+
+def _check_no_target(y: Any, columns: Mapping[str, Any]) -> None:
+    for role in ("channels", "static"):
+        for name in _names_of(y):
+            if name in (columns.get(role) or ()):
+                raise InputError(
+                    f"columns names {name!r} among the {role}, but y has that name too: leave the "
+                    "target out, or give y.to_numpy() if the column is something else"
+                )
+
+
+def _without_target(y: Any, channels: Sequence[str]) -> tuple[str, ...]:
+    """The guessed channels that do not hold the target."""
+    leaking = [name for name in _names_of(y) if name in channels]
+    if not leaking:
+        return tuple(channels)
+    if set(channels) <= set(leaking):
+        raise InputError(f"no column is left to be a channel beside the target {leaking[0]!r}")
+    warnings.warn(
+        "columns with the name of y are taken for the target and not used as channels: "
+        f"{', '.join(map(repr, leaking))}; give y.to_numpy() if they are something else",
+        UserWarning,
+        stacklevel=6,
+    )
+    return tuple(name for name in channels if name not in leaking)
 
 
 def aligned(values: Any, batch: Any, name: str = "y") -> Any:

@@ -22,22 +22,16 @@ Part = tuple[Series, Tensor, Tensor | None]  # series, their targets and their w
 _MOST_HELD = 4096  # series of a store that validate: they are in memory
 
 
-def held_series(
-    validation_data: Any, members: Any, layout: str | None, known: dict[str, Any]
-) -> tuple[Series, Any]:
+def held_series(validation_data: Any, members: Any, known: dict[str, Any]) -> tuple[Series, Any]:
     """The series of ``validation_data`` and their targets as given; ``known``: the columns of the
-    training table.
+    training table, or the layout of the training arrays.
     """
     if not isinstance(validation_data, tuple | list) or not 2 <= len(validation_data) <= 3:
         raise InputError("validation_data must be (X, y), (X, y, times) or None")
     if members != 1:
         raise InputError("members hold out a part each: leave validation_data out")
     held_x, held_y, *rest = validation_data
-    held = (
-        held_x
-        if isinstance(held_x, StoredSeries)
-        else as_series(held_x, *rest, layout=layout, known=known)
-    )
+    held = held_x if isinstance(held_x, StoredSeries) else as_series(held_x, *rest, known=known)
     held_y = held.labels if held_y is None else aligned(held_y, held)
     if held_y is None:
         raise InputError("validation_data needs targets: (X, y), or series with labels")

@@ -96,6 +96,7 @@ class TrainedRegressor(RegressorMixin, TrainedEstimator):  # type: ignore[misc]
         lengths: Any = None,
         *,
         layout: str | None = None,
+        columns: Mapping[str, Any] | None = None,
         return_std: bool = False,
     ) -> Any:
         """Predict the targets of each series.
@@ -109,8 +110,10 @@ class TrainedRegressor(RegressorMixin, TrainedEstimator):  # type: ignore[misc]
         lengths : array-like of int, optional
             Lengths of padded series.
         layout : {"time_first", "channels_first"}, optional
-            Whether arrays are ``(B, L, C)`` or ``(B, C, L)``; if not given, time first where that
-            is no guess.
+            Whether arrays are ``(B, L, C)`` or ``(B, C, L)``; if not given, as in ``fit``, or time
+            first where that is no guess.
+        columns : mapping, optional
+            What the columns of a table mean, as in ``fit``; not given: what they meant there.
         return_std : bool, default False
             Also return standard deviations.
 
@@ -119,7 +122,7 @@ class TrainedRegressor(RegressorMixin, TrainedEstimator):  # type: ignore[misc]
         ndarray (B,) or (B, m)
             Predictions; with ``return_std`` a tuple of predictions and standard deviations.
         """
-        found = self._run("numbers", X, times, lengths, layout)
+        found = self._run("numbers", X, times, lengths, layout, columns)
         point = self._shaped(found["point"])
         if not return_std:
             return point
@@ -136,6 +139,7 @@ class TrainedRegressor(RegressorMixin, TrainedEstimator):  # type: ignore[misc]
         lengths: Any = None,
         *,
         layout: str | None = None,
+        columns: Mapping[str, Any] | None = None,
     ) -> npt.NDArray[np.float64]:
         """Predict quantiles at the levels ``quantiles``.
 
@@ -148,15 +152,17 @@ class TrainedRegressor(RegressorMixin, TrainedEstimator):  # type: ignore[misc]
         lengths : array-like of int, optional
             Lengths of padded series.
         layout : {"time_first", "channels_first"}, optional
-            Whether arrays are ``(B, L, C)`` or ``(B, C, L)``; if not given, time first where that
-            is no guess.
+            Whether arrays are ``(B, L, C)`` or ``(B, C, L)``; if not given, as in ``fit``, or time
+            first where that is no guess.
+        columns : mapping, optional
+            What the columns of a table mean, as in ``fit``; not given: what they meant there.
 
         Returns
         -------
         ndarray (B, q) or (B, m, q)
             Quantiles, in the order of ``quantiles``.
         """
-        found = self._run("numbers", X, times, lengths, layout)
+        found = self._run("numbers", X, times, lengths, layout, columns)
         if "quantiles" not in found:
             raise InputError("quantiles need uncertainty='quantile' when fitting")
         levels: npt.NDArray[np.float64] = found["quantiles"]
@@ -170,6 +176,7 @@ class TrainedRegressor(RegressorMixin, TrainedEstimator):  # type: ignore[misc]
         lengths: Any = None,
         *,
         layout: str | None = None,
+        columns: Mapping[str, Any] | None = None,
     ) -> float:
         """Compute R².
 
@@ -184,15 +191,17 @@ class TrainedRegressor(RegressorMixin, TrainedEstimator):  # type: ignore[misc]
         lengths : array-like of int, optional
             Lengths of padded series.
         layout : {"time_first", "channels_first"}, optional
-            Whether arrays are ``(B, L, C)`` or ``(B, C, L)``; if not given, time first where that
-            is no guess.
+            Whether arrays are ``(B, L, C)`` or ``(B, C, L)``; if not given, as in ``fit``, or time
+            first where that is no guess.
+        columns : mapping, optional
+            What the columns of a table mean, as in ``fit``; not given: what they meant there.
 
         Returns
         -------
         float
             R² of each target over the series where it is known, averaged over the targets.
         """
-        batch, y = self._labelled(X, y, times, lengths, layout)
+        batch, y = self._labelled(X, y, times, lengths, layout, columns)
         predicted = self._run("numbers", batch, None, None)["point"]
         true = check_numbers(y, len(predicted))[0]
         if true.shape != predicted.shape:

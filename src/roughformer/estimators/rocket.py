@@ -5,7 +5,7 @@ need equally spaced samples: each series is resampled by its linear path.
 """
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from roughformer.checks import whole_number
 from roughformer.errors import InputError
-from roughformer.estimators.inputs import aligned, as_series
+from roughformer.estimators.inputs import aligned, as_series, series_to_fit
 from roughformer.path import values_at
 from roughformer.series import SeriesBatch
 from roughformer.targets import check_all_known, check_numbers, known_labels, share_equal
@@ -79,14 +79,29 @@ class _Rocket(BaseEstimator):  # type: ignore[misc]
             self.transform_.fit(x)
         return self._convolved(x)
 
-    def _series(self, x: Any, times: Any, lengths: Any, layout: str | None) -> SeriesBatch:
+    def _series(
+        self,
+        x: Any,
+        times: Any,
+        lengths: Any,
+        layout: str | None,
+        columns: Mapping[str, Any] | None,
+    ) -> SeriesBatch:
         check_is_fitted(self, "ridge_")
-        return as_series(x, times, lengths, layout=layout, n_channels=self.n_features_in_)
+        return as_series(
+            x, times, lengths, layout=layout, columns=columns, n_channels=self.n_features_in_,
+            known={"channels": self._channels} | self._known,
+        )  # fmt: skip
 
     def _features(
-        self, x: Any, times: Any, lengths: Any, layout: str | None
+        self,
+        x: Any,
+        times: Any,
+        lengths: Any,
+        layout: str | None,
+        columns: Mapping[str, Any] | None,
     ) -> npt.NDArray[np.float32]:
-        batch = self._series(x, times, lengths, layout)
+        batch = self._series(x, times, lengths, layout, columns)
         check_series(batch, self._channels, ())
         return self._convolved(self._on_grid(batch))
 
@@ -138,11 +153,12 @@ class RocketClassifier(ClassifierMixin, _Rocket):  # type: ignore[misc]
         times: Any = None,
         lengths: Any = None,
         layout: str | None = None,
+        columns: Mapping[str, Any] | None = None,
     ) -> Self:
         """Learn from series ``X`` (anything ``SeriesBatch.of`` takes) and labels ``y (B,)``, by
         default those of the series.
         """
-        batch = _some_series(X, times, lengths, layout)
+        batch, self._known = _some_series(X, y, times, lengths, layout, columns)
         labels = _labels(y, batch)
         if len(np.unique(labels)) < 2:
             raise InputError("a classifier needs at least two classes, got labels of one class")
@@ -152,19 +168,31 @@ class RocketClassifier(ClassifierMixin, _Rocket):  # type: ignore[misc]
         return self
 
     def decision_function(
-        self, X: Any, times: Any = None, lengths: Any = None, *, layout: str | None = None
+        self,
+        X: Any,
+        times: Any = None,
+        lengths: Any = None,
+        *,
+        layout: str | None = None,
+        columns: Mapping[str, Any] | None = None,
     ) -> npt.NDArray[np.float64]:
         """Scores ``(B, K)``, or ``(B,)`` for the second of two classes; no probabilities."""
-        features = self._features(X, times, lengths, layout)
+        features = self._features(X, times, lengths, layout, columns)
         if len(features) == 0:
             return np.zeros((0, len(self.classes_)) if len(self.classes_) > 2 else 0)
         return np.asarray(self.ridge_.decision_function(features))
 
     def predict(
-        self, X: Any, times: Any = None, lengths: Any = None, *, layout: str | None = None
+        self,
+        X: Any,
+        times: Any = None,
+        lengths: Any = None,
+        *,
+        layout: str | None = None,
+        columns: Mapping[str, Any] | None = None,
     ) -> npt.NDArray[Any]:
         """Labels ``(B,)``."""
-        features = self._features(X, times, lengths, layout)
+        features = self._features(X, times, lengths, layout, columns)
         return np.asarray(self.ridge_.predict(features)) if len(features) else self.classes_[:0]
 
     def score(
@@ -175,9 +203,10 @@ class RocketClassifier(ClassifierMixin, _Rocket):  # type: ignore[misc]
         lengths: Any = None,
         *,
         layout: str | None = None,
+        columns: Mapping[str, Any] | None = None,
     ) -> float:
         """The share of right labels; ``y=None``: those of the series."""
-        batch = self._series(X, times, lengths, layout)
+        batch = self._series(X, times, lengths, layout, columns)
         return share_equal(_labels(y, batch), self.predict(batch))
 
 
@@ -200,11 +229,12 @@ class RocketRegressor(RegressorMixin, _Rocket):  # type: ignore[misc]
         times: Any = None,
         lengths: Any = None,
         layout: str | None = None,
+        columns: Mapping[str, Any] | None = None,
     ) -> Self:
         """Learn from series ``X`` (anything ``SeriesBatch.of`` takes) and ``y (B,)`` or ``(B, m)``,
         by default the labels of the series.
         """
-        batch = _some_series(X, times, lengths, layout)
+        batch, self._known = _some_series(X, y, times, lengths, layout, columns)
         numbers = _numbers(y, batch)
         ridge = RidgeCV(alphas=_PENALTIES)
         self.ridge_ = make_pipeline(StandardScaler(), ridge).fit(self._fit_features(batch), numbers)
@@ -212,10 +242,16 @@ class RocketRegressor(RegressorMixin, _Rocket):  # type: ignore[misc]
         return self
 
     def predict(
-        self, X: Any, times: Any = None, lengths: Any = None, *, layout: str | None = None
+        self,
+        X: Any,
+        times: Any = None,
+        lengths: Any = None,
+        *,
+        layout: str | None = None,
+        columns: Mapping[str, Any] | None = None,
     ) -> npt.NDArray[np.float64]:
         """Numbers ``(B,)`` or ``(B, m)``."""
-        features = self._features(X, times, lengths, layout)
+        features = self._features(X, times, lengths, layout, columns)
         if len(features) == 0:
             return np.zeros((0, *self._shape))
         return np.asarray(self.ridge_.predict(features), dtype=np.float64)
@@ -228,17 +264,18 @@ class RocketRegressor(RegressorMixin, _Rocket):  # type: ignore[misc]
         lengths: Any = None,
         *,
         layout: str | None = None,
+        columns: Mapping[str, Any] | None = None,
     ) -> float:
         """R²; ``y=None``: of the labels of the series."""
-        batch = self._series(X, times, lengths, layout)
+        batch = self._series(X, times, lengths, layout, columns)
         return float(r2_score(_numbers(y, batch), self.predict(batch)))
 
 
-def _some_series(x: Any, times: Any, lengths: Any, layout: str | None) -> SeriesBatch:
-    batch = as_series(x, times, lengths, layout=layout)
+def _some_series(*given: Any) -> tuple[SeriesBatch, dict[str, Any]]:
+    batch, known = series_to_fit(*given)
     if len(batch) == 0:
         raise InputError("there is nothing to learn from: no series were given")
-    return batch
+    return batch, known
 
 
 def _levels(batch: SeriesBatch) -> npt.NDArray[np.float64]:

@@ -1,5 +1,6 @@
 """SignatureTransformer: signatures of windows as features for scikit-learn pipelines."""
 
+from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -8,7 +9,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from roughformer.errors import InputError
-from roughformer.estimators.inputs import as_series
+from roughformer.estimators.inputs import as_series, series_to_fit
 from roughformer.lifts import Lifts, View
 from roughformer.series import SeriesBatch
 from roughformer.signatures.api import multiview_signature
@@ -60,6 +61,7 @@ class SignatureTransformer(TransformerMixin, BaseEstimator):  # type: ignore[mis
     """
 
     _layout: Layout
+    _known: dict[str, Any]  # the meaning of the columns of a table, or the layout of arrays
 
     def __init__(
         self,
@@ -94,6 +96,7 @@ class SignatureTransformer(TransformerMixin, BaseEstimator):  # type: ignore[mis
         times: Any = None,
         lengths: Any = None,
         layout: str | None = None,
+        columns: Mapping[str, Any] | None = None,
     ) -> Self:
         """Learn the channels and the number of windows.
 
@@ -102,16 +105,26 @@ class SignatureTransformer(TransformerMixin, BaseEstimator):  # type: ignore[mis
         X
             Anything that ``SeriesBatch.of`` takes, also ``(B, L)`` for series of one channel.
         y
-            Not used. A pandas object with the ids of the series as its index must be in their
-            order, because the next step of a pipeline matches rows by position.
+            Not used, but a column of a table that has its name is no channel. A pandas object
+            with the ids of the series as its index must be in their order, because the next step
+            of a pipeline matches rows by position.
         times, lengths, layout
             As in ``SeriesBatch.of``.
+        columns
+            What the columns of a table mean, by the argument names of ``SeriesBatch.from_table``;
+            others are guessed. ``transform`` reads tables, and the layout of arrays, as ``fit``.
         """
-        self._fit(as_series(X, times, lengths, layout=layout), y)
+        self._fit(X, y, times, lengths, layout, columns)
         return self
 
     def transform(
-        self, X: Any, times: Any = None, lengths: Any = None, *, layout: str | None = None
+        self,
+        X: Any,
+        times: Any = None,
+        lengths: Any = None,
+        *,
+        layout: str | None = None,
+        columns: Mapping[str, Any] | None = None,
     ) -> Any:
         """Return the features ``(B, n_windows_ * features of a window)``.
 
@@ -119,8 +132,8 @@ class SignatureTransformer(TransformerMixin, BaseEstimator):  # type: ignore[mis
         """
         check_is_fitted(self, "n_windows_")
         batch = as_series(
-            X, times, lengths, layout=layout, n_channels=self.n_features_in_,
-            known={"channels": self._layout.channels},
+            X, times, lengths, layout=layout, columns=columns, n_channels=self.n_features_in_,
+            known={"channels": self._layout.channels} | self._known,
         )  # fmt: skip
         return self._features(X, batch)
 
@@ -132,10 +145,10 @@ class SignatureTransformer(TransformerMixin, BaseEstimator):  # type: ignore[mis
         times: Any = None,
         lengths: Any = None,
         layout: str | None = None,
+        columns: Mapping[str, Any] | None = None,
     ) -> Any:
         """Fit, and return the features of the same series."""
-        batch = as_series(X, times, lengths, layout=layout)
-        self._fit(batch, y)
+        batch = self._fit(X, y, times, lengths, layout, columns)
         return self._features(X, batch)
 
     def get_feature_names_out(self, input_features: Any = None) -> npt.NDArray[np.object_]:
@@ -158,7 +171,16 @@ class SignatureTransformer(TransformerMixin, BaseEstimator):  # type: ignore[mis
             dtype=object,
         )
 
-    def _fit(self, batch: SeriesBatch, y: Any) -> None:
+    def _fit(
+        self,
+        x: Any,
+        y: Any,
+        times: Any,
+        lengths: Any,
+        layout: str | None,
+        columns: Mapping[str, Any] | None,
+    ) -> SeriesBatch:
+        batch, self._known = series_to_fit(x, y, times, lengths, layout, columns)
         if len(batch) == 0:
             raise InputError("there is nothing to learn from: no series were given")
         if hasattr(y, "iloc") and batch.ids is not None and _is_permuted(y.index, batch.ids):
@@ -169,6 +191,7 @@ class SignatureTransformer(TransformerMixin, BaseEstimator):  # type: ignore[mis
         self._layout = self._layout_of(batch.channels)
         self.n_features_in_ = batch.n_channels
         self.n_windows_ = Windows.of(self.windows).place(batch).most
+        return batch
 
     def _layout_of(self, channels: tuple[str, ...]) -> Layout:
         transform: Transform = "logsignature" if self.logsignature else "signature"

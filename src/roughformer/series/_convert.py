@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from roughformer.errors import InputError
-from roughformer.series._layout import check_layout
+from roughformer.series._layout import layout_of
 from roughformer.series._times import FloatTimes, merge_stamps, to_seconds
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "is_tensor",
     "parts_of_arrays",
     "parts_of_block",
+    "refuse_tables",
 ]
 
 Values = npt.NDArray[np.floating[Any]]  # float32 or float64
@@ -116,13 +117,16 @@ def parts_of_block(
     lengths: Any = None,
     origin: np.datetime64 | None = None,
     *,
-    layout: str = "time_first",
+    layout: str | None = None,
+    n_channels: int | None = None,
 ) -> Parts:
     """A regular block ``(B, L, C)``, or ``(B, C, L)`` by ``layout``, of which series b is its first
     ``lengths[b]`` points; ``times`` is None (0, 1, 2, ...), shared ``(L,)`` or ``(B, L)``.
+    ``n_channels`` is C where it is known.
     """
-    axes = "(B, L, C)" if check_layout(layout) == "time_first" else "(B, C, L)"
     block = as_values(x)
+    layout = layout_of(block, layout, times=times, n_channels=n_channels)
+    axes = "(B, L, C)" if layout == "time_first" else "(B, C, L)"
     if block.ndim != 3:
         raise InputError(
             f"values must have 3 dimensions {axes}, got shape {block.shape}; "
@@ -130,14 +134,14 @@ def parts_of_block(
         )
     if layout == "channels_first":
         block = block.transpose(0, 2, 1)  # (B, L, C)
-    n_series, length, n_channels = block.shape
+    n_series, length, width = block.shape
     stamps, origin = _block_times(times, n_series, length, origin)
     sizes = _block_lengths(lengths, n_series, length)
     if n_series and sizes.min() == sizes.max() and sizes[0] < length:  # one common cut
         length = int(sizes[0])
         block, stamps = block[:, :length], stamps[..., :length]
     if n_series == 0 or sizes.min() == length:
-        values = np.ascontiguousarray(block).reshape(n_series * length, n_channels)
+        values = np.ascontiguousarray(block).reshape(n_series * length, width)
         offsets = np.arange(n_series + 1, dtype=np.int64) * length
         if stamps.ndim == 1:
             return Parts(values, offsets, None, stamps, origin)
@@ -152,15 +156,17 @@ def parts_of_arrays(
     times: Any = None,
     origin: np.datetime64 | None = None,
     *,
-    layout: str = "time_first",
+    layout: str | None = None,
     n_channels: int | None = None,
 ) -> Parts:
     """A list of ``(L_i, C)``, or ``(C, L_i)`` by ``layout``; ``times`` is None, shared ``(L,)``
-    or a list of ``(L_i,)``. ``n_channels`` is C of an empty list.
+    or a list of ``(L_i,)``. ``n_channels`` is C where it is known.
     """
-    shape = "(L, C)" if check_layout(layout) == "time_first" else "(C, L)"
     arrays = _as_sequence(arrays, "values")
+    refuse_tables(arrays)
     series = [as_values(a, f"values of series {i}") for i, a in enumerate(arrays)]
+    layout = layout_of(series, layout, times=times, n_channels=n_channels)
+    shape = "(L, C)" if layout == "time_first" else "(C, L)"
     for i, a in enumerate(series):
         if a.ndim != 2:
             raise InputError(
@@ -185,6 +191,15 @@ def parts_of_arrays(
     if shared:
         return Parts(values, offsets, None, stamps, origin)
     return Parts(values, offsets, stamps, None, origin)
+
+
+def refuse_tables(series: Sequence[Any]) -> None:
+    """Refuse a list of frames: read as arrays, the order of their columns would count."""
+    if any(hasattr(one, "columns") for one in series):
+        raise InputError(
+            "a list of tables is not read as series; make one table of them, in pandas with "
+            "pd.concat(frames, keys=ids, names=['id'])"
+        )
 
 
 def _block_times(

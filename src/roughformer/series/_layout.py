@@ -14,7 +14,7 @@ __all__ = ["Layout", "check_layout", "layout_of"]
 
 Layout = Literal["time_first", "channels_first"]
 
-_BY_FAR = 2  # a list of short series may well have a few more channels than points
+_BY_FAR = 2  # series of different lengths may well be short, with a few more channels than points
 
 
 def check_layout(layout: Any) -> Layout:
@@ -56,7 +56,7 @@ def layout_of(
                 f"give layout={transposed!r}"
             )
         return chosen  # or neither fits, which is refused where names are compared
-    factor = 1 if hasattr(x, "shape") else _BY_FAR
+    factor = 1 if len(set(shapes)) == 1 else _BY_FAR
     if layout is None and times is None and all(c > factor * length > 0 for length, c in shapes):
         raise InputError(
             f"cannot tell which axis is time, because there are more channels than points: "

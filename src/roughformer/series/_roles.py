@@ -4,9 +4,13 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
 from roughformer.errors import InputError
 
-__all__ = ["guess_roles", "index_roles", "is_kept_index", "is_usual"]
+__all__ = ["Read", "guess_roles", "index_roles", "is_kept_index", "is_usual"]
 
 _USUAL = {
     "series_id": (
@@ -17,16 +21,33 @@ _USUAL = {
 _WHAT = {"series_id": "ids of the series", "time": "times"}
 _LEVELS = ("series_id", "time", "channel")  # of a pandas index without names
 _KEPT_INDEX = re.compile(r"__index_level_\d+__")
+_MAYBE_INDEX = ("", "Unnamed: 0", "index")  # what a row index is called in a CSV, or by reset_index
+Read = Callable[[list[str]], pa.Table]
 
 
-def is_usual(name: Any) -> bool:
-    """Whether a column of this name would be taken for ids or times."""
-    return isinstance(name, str) and any(name.lower() in names for names in _USUAL.values())
+def is_usual(name: Any, *roles: str) -> bool:
+    """Whether a column of this name would be taken for ids or times, or only for ``roles``."""
+    return isinstance(name, str) and any(name.lower() in _USUAL[role] for role in roles or _USUAL)
 
 
-def is_kept_index(name: str) -> bool:
-    """Whether this is a row index that pandas kept in a Parquet file: never a channel."""
-    return _KEPT_INDEX.fullmatch(name) is not None
+def is_kept_index(name: str, series_id: str | None, read: Read) -> bool:
+    """Whether this is a row index that pandas kept in a file: never a channel.
+
+    Either the name says so, or it is a usual one and the rows of each series are numbered
+    consecutively, with no number twice in the table. ``read`` gives those columns that there are.
+    """
+    if name not in _MAYBE_INDEX:
+        return _KEPT_INDEX.fullmatch(name) is not None
+    data = read([name] if series_id is None else [name, series_id])
+    numbers = data.column(0)
+    distinct = pt.is_integer(numbers.type) and pc.count_distinct(numbers).as_py() == len(numbers)
+    if not distinct or numbers.null_count:
+        return False
+    keys = ["series"] if data.num_columns == 2 else []
+    found = data.rename_columns(["row", *keys]).group_by(keys)
+    spans = found.aggregate([("row", "min"), ("row", "max"), ("row", "count")])
+    rise = pc.subtract(spans.column("row_max"), spans.column("row_min"))
+    return bool(pc.all(pc.equal(pc.add(rise, 1), spans.column("row_count"))).as_py())
 
 
 def _keyword(role: str) -> str:
@@ -38,12 +59,14 @@ def guess_roles(
     given: Mapping[str, Any],
     taken: Sequence[str] = (),
     *,
+    read: Read,
     table: str = "the table",
     option: Callable[[str], str] = _keyword,
 ) -> dict[str, Any]:
     """Find the columns that were not ``given``.
 
-    Ids and times go by usual names. A table with the columns ``channel`` and ``value`` is long.
+    Ids and times go by usual names. A table with the columns ``channel``, of texts, and ``value``
+    is long.
     The channels of a wide one are the columns with no other role.
 
     Parameters
@@ -55,6 +78,8 @@ def guess_roles(
         ``value``, ``channels``, ``static``, ``label``.
     taken
         Columns that have another role, such as a target. A column ``label`` always has.
+    read
+        Returns those of the columns asked for that there are; called where names do not suffice.
     table, option
         How errors call the table and the option for a role.
 
@@ -77,19 +102,28 @@ def guess_roles(
     if found["channel"] is not None or found["value"] is not None:
         return found
     channels = found["channels"]
-    if {"channel", "value"} <= set(present) and not set(channels or ()) & set(present):
+    usual = {"channel", "value"} <= set(present) and not set(channels or ()) & set(present)
+    if usual and _holds_names(read(["channel"]).column(0)):
         return found | {"channel": "channel", "value": "value"}
     if channels is None:
         others = {found["series_id"], found["time"], given.get("label"), "label", *taken}
         others |= set(given.get("static", ()))
         found["channels"] = tuple(
-            name for name in present if name not in others and not is_kept_index(name)
+            name
+            for name in present
+            if name not in others and not is_kept_index(name, found["series_id"], read)
         )
         if not found["channels"]:
             raise InputError(
                 f"{table} has no column left to be a channel; see {option('channels')}"
             )
     return found
+
+
+def _holds_names(column: pa.ChunkedArray) -> bool:
+    kind = column.type
+    text = pt.is_string(kind) or pt.is_large_string(kind) or pt.is_string_view(kind)
+    return text or pt.is_dictionary(kind) or len(column) == 0
 
 
 def index_roles(

@@ -21,7 +21,7 @@ from roughformer.series._columns import (
     stamps,
 )
 from roughformer.series._convert import Extras, Index, Parts
-from roughformer.series._roles import guess_roles, index_roles, is_kept_index, is_usual
+from roughformer.series._roles import Read, guess_roles, index_roles, is_kept_index, is_usual
 from roughformer.series._rows import Rows, offsets_of, sorting_order
 from roughformer.series._storage import Storage
 from roughformer.series._times import FloatTimes, as_origin
@@ -44,35 +44,60 @@ def _frame_kind(x: object) -> str | None:
         module = sys.modules.get(kind)
         if module is not None and isinstance(x, tuple(getattr(module, n) for n in names)):
             return kind
+    pandas = sys.modules.get("pandas")
+    if pandas is not None and isinstance(x, pandas.Series):  # with ids and times, a frame
+        return "pandas" if x.index.nlevels > 1 else None
     return "arrow" if hasattr(x, "__arrow_c_stream__") else None
 
 
 def with_roles(
-    table: Any, given: Mapping[str, Any], known: Mapping[str, Any] | None = None
+    table: Any,
+    given: Mapping[str, Any],
+    known: Mapping[str, Any] | None = None,
+    **naming: Any,
 ) -> tuple[pa.Table, dict[str, Any]]:
     """Find out which columns mean what -> the table, and the arguments of ``from_table``.
 
     ``given`` are arguments of ``from_table``; ``known`` are those of another table, which count
-    where this one has such columns. A column ``label`` without nulls is the label.
+    where this one has such columns. A column ``label`` without nulls is the label. ``naming``: how
+    errors call things, as in ``guess_roles``.
     """
     given, known = dict(given), dict(known or {})
-    levels = table.index.names if _frame_kind(table) == "pandas" else []
+    levels: Sequence[Any] = []
+    if _frame_kind(table) == "pandas":
+        table = _as_frame(table)
+        levels = table.index.names
+        times = [name for name in map(str, table.columns) if is_usual(name, "time")]
+        if len(levels) == 2 and levels[1] is None and (times or given.get("time") in table):
+            # Rows numbered anew in each series, as pandas.concat(frames, keys=ids) leaves them.
+            table = table.droplevel(1)
+            levels = table.index.names
     if len(levels) > 1:
         names, given = index_roles(levels, table.columns, given)
         data = to_arrow(table.set_axis(table.index.set_names(names)), names)
     else:
-        named = (*given.values(), *known.values())
+        named = [name for name in (*given.values(), *known.values()) if name is not None]
         data = to_arrow(table, [name for name in levels if is_usual(name) or name in named])
     label = known.pop("label", "label")
     for role, name in known.items():
         if role not in given and (not isinstance(name, str) or name in data.column_names):
             given[role] = name
-    roles = guess_roles(data.column_names, given, [label])
+    roles = guess_roles(data.column_names, given, [label], read=_reader(data), **naming)
     used = [*roles.values(), *(roles["channels"] or ()), *given.get("static", ())]
     free = "label" not in given and label in data.column_names and label not in used
     if free and data.column(label).null_count == 0:
         given["label"] = label
     return data, {**given, **roles}
+
+
+def _as_frame(table: Any) -> Any:
+    """A pandas Series as a frame of one column."""
+    return table if table.ndim == 2 else table.to_frame(table.name or "value")
+
+
+def _reader(data: pa.Table) -> Read:
+    names = data.column_names
+    return lambda wanted: data.select([names.index(name) for name in wanted if name in names])
 
 
 def to_arrow(table: Any, names: Iterable[Any] = ()) -> pa.Table:
@@ -84,7 +109,7 @@ def to_arrow(table: Any, names: Iterable[Any] = ()) -> pa.Table:
     kind = _frame_kind(table)
     try:
         if kind == "pandas":
-            wanted = set(names)
+            table, wanted = _as_frame(table), set(names)
             levels = [i for i, name in enumerate(table.index.names) if name in wanted]
             table = table.reset_index(level=levels) if levels else table
             return pa.Table.from_pandas(table, preserve_index=False)
@@ -136,10 +161,11 @@ def read(
         taken = set(roles)
         if channels is None:
             names_left = [n for n in data.column_names if n not in taken]
-            channels = [n for n in names_left if not is_kept_index(n)]
+            reader = _reader(data)
+            channels = [n for n in names_left if not is_kept_index(n, series_id, reader)]
         check_columns(data, [*roles, *channels])
-        _warn_of_row_numbers(rows, channels)
         parts, names = _wide(rows, seconds, origin, list(channels))
+        _warn_of_row_numbers(parts, names)
     extras = Extras(channels=names, ids=rows.keys)
     if static:
         columns = [rows.constant(n, numbers) for n in static]
@@ -166,13 +192,25 @@ def _wide(
     return Parts(values, offsets, times, None, origin), tuple(channels)
 
 
-def _warn_of_row_numbers(rows: Rows, channels: Sequence[str]) -> None:
-    """Point out channels that number the rows of all series: they tell the series apart."""
-    if rows.n_series < 2 or len(rows.data) < _FEW:
+def _warn_of_row_numbers(parts: Parts, channels: Sequence[str]) -> None:
+    """Point out channels that number the rows of all series: they tell the series apart.
+
+    A part of the rows is still numbered: by ones within each series, and no number comes twice.
+    """
+    first, last = parts.offsets[:-1], parts.offsets[1:] - 1
+    if len(first) < 2 or len(parts.values) < _FEW or (first == last).all():
         return
-    for name in channels:
-        head = numbers(rows.data.slice(0, _FEW), name)
-        if (np.diff(head) == 1).all() and (np.diff(numbers(rows.data, name)) == 1).all():
+    for c, name in enumerate(channels):
+        column = parts.values[:, c]
+        starts, ends = column[first], column[last]
+        # A cheap look at the ends of the series settles it for nearly every channel.
+        with np.errstate(invalid="ignore"):  # infinite values are refused later
+            if (ends - starts != last - first).any() or (starts % 1 != 0).any():
+                continue
+        order = np.argsort(starts)
+        steps = np.diff(column)
+        steps[last[:-1]] = 1  # from one series to the next
+        if (starts[order][1:] > ends[order][:-1]).all() and (steps == 1).all():
             warnings.warn(
                 f"channel {name!r} is a running number of the rows, over all series: it may be an "
                 "index that was saved with the data, and may hold the answer; leave it out by "

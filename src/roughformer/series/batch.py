@@ -26,7 +26,6 @@ from roughformer.series._convert import (
     parts_of_block,
 )
 from roughformer.series._fill import UnobservedWarning
-from roughformer.series._layout import layout_of
 from roughformer.series._storage import Storage
 from roughformer.series._times import FloatTimes, as_origin, to_seconds
 
@@ -84,17 +83,25 @@ class SeriesBatch(Storage):
         t: Any = None,
         lengths: Any = None,
         *,
-        layout: str = "time_first",
+        layout: str | None = None,
         **extras: Unpack[Extras],
     ) -> Self:
         """``x (B, L, C)``, torch or numpy; ``t`` None, ``(L,)`` or ``(B, L)``; ``lengths (B,)``.
 
         Series b is its first ``lengths[b]`` points; what stands in the padding does not matter.
         A contiguous float32 or float64 array in main memory without lengths is not copied.
-        ``layout="channels_first"``: the array is ``(B, C, L)``.
+        ``layout="channels_first"``: the array is ``(B, C, L)``; None: as in ``of``.
         """
-        origin = as_origin(extras.get("time_origin"))
-        return cls._from_parts(parts_of_block(x, t, lengths, origin, layout=layout), extras)
+        names = extras.get("channels")
+        parts = parts_of_block(
+            x,
+            t,
+            lengths,
+            as_origin(extras.get("time_origin")),
+            layout=layout,
+            n_channels=None if names is None else len(names),
+        )
+        return cls._from_parts(parts, extras)
 
     @classmethod
     def from_arrays(
@@ -102,12 +109,13 @@ class SeriesBatch(Storage):
         arrays: Sequence[Any],
         times: Any = None,
         *,
-        layout: str = "time_first",
+        layout: str | None = None,
         **extras: Unpack[Extras],
     ) -> Self:
         """A list of ``(L_i, C)`` arrays; ``times`` None, a list of ``(L_i,)`` or shared ``(L,)``.
 
-        ``layout="channels_first"``: the arrays are ``(C, L_i)``, as aeon has lists.
+        ``layout="channels_first"``: the arrays are ``(C, L_i)``, as aeon has lists; None: as in
+        ``of``.
         """
         names = extras.get("channels")
         parts = parts_of_arrays(
@@ -171,9 +179,9 @@ class SeriesBatch(Storage):
             ``from_arrays``.
         layout
             ``"time_first"``, as above, or ``"channels_first"`` for ``(B, C, L)`` and ``(C, L_i)``.
-            None is time first too, but refuses an array with more channels than points (a list
-            with more than twice as many in each series) unless ``times`` or ``channels`` show that
-            it is meant.
+            None is time first too, but refuses an array with more channels than points (series of
+            different lengths: more than twice as many in each) unless ``times`` or ``channels``
+            show that it is meant.
         **options
             Names, ids and labels as in ``Extras``, or the columns of a table as in ``from_table``.
             Columns of a table that are not named are guessed: ids and times by usual names
@@ -182,16 +190,14 @@ class SeriesBatch(Storage):
             the index (id, time), or (id, time, channel) and one column of values.
         """
         if isinstance(x, SeriesBatch):
-            if times is not None or lengths is not None or options:
+            if times is not None or lengths is not None or layout is not None or options:
                 raise InputError(
-                    "a SeriesBatch already has its times and names; give it alone, or build a new "
-                    "one from its arrays"
+                    "a SeriesBatch already has its times, layout and names; give it alone, or "
+                    "build a new one from its arrays"
                 )
             return x
         if isinstance(x, np.ndarray) and x.dtype == object and x.ndim == 1:
             x = list(x)  # sktime and aeon keep unequal series so
-        names = options.get("channels")
-        n_channels = len(names) if isinstance(names, Sequence) else None
         if isinstance(x, np.ndarray) or is_tensor(x):
             if x.ndim != 3:
                 raise InputError(
@@ -199,16 +205,16 @@ class SeriesBatch(Storage):
                     "series of one channel give x[:, :, None], for one series of shape (L, C) "
                     "give [x]"
                 )
-            layout = layout_of(x, layout, times=times, n_channels=n_channels)
             return cls.from_tensor(x, times, lengths, layout=layout, **options)
         if isinstance(x, Sequence) and not isinstance(x, str | bytes):
             if lengths is not None:
                 raise InputError("arrays in a list have their own lengths; leave lengths= out")
-            layout = layout_of(x, layout, times=times, n_channels=n_channels)
             return cls.from_arrays(x, times, layout=layout, **options)
         if _table.is_table(x):
             if times is not None or lengths is not None:
                 raise InputError("the times of a table are a column: give its name as time=")
+            if layout is not None:
+                raise InputError("layout= is for arrays: a table has a row for each point")
             data, roles = _table.with_roles(x, options)
             return cls.from_table(data, **roles)
         raise InputError(
