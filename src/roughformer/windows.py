@@ -203,7 +203,7 @@ class Windows:
 
     @classmethod
     def of(
-        cls, windows: "Windows | int | Mapping[str, Any] | Sequence[float] | npt.NDArray[Any]"
+        cls, windows: "Windows | int | Mapping[Any, float] | Sequence[float] | npt.NDArray[Any]"
     ) -> "Windows":
         """A ``Windows``; a whole number is a count, ``{"duration": d}`` and ``{"points": n}`` say
         what they are, anything else is explicit cut times.

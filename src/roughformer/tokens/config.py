@@ -1,5 +1,6 @@
 """What tokens are made of, as plain data: it goes into config.json, TOML files and reports."""
 
+from dataclasses import replace
 from numbers import Real
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -22,8 +23,6 @@ def plain_windows(windows: Any) -> Any:
     A count is a number, ``{"duration": 60.0}`` and ``{"points": 100}`` say what they are, a tuple
     is shared cut times.
     """
-    if isinstance(windows, dict):
-        windows = _of_dict(windows)
     rule = Windows.of(windows)
     if rule.rule == "count":
         return int(rule.amount)
@@ -35,20 +34,6 @@ def plain_windows(windows: Any) -> Any:
             "duration or points, or one row of cut times as numbers shared by all series"
         )
     return tuple(float(t) for t in rule.cuts[0])
-
-
-def _of_dict(windows: dict[Any, Any], exact: bool = False) -> Windows:
-    makers = {
-        "duration": lambda amount: Windows.by_duration(amount, exact=exact),
-        "points": Windows.by_points,
-    }
-    if len(windows) != 1 or next(iter(windows)) not in makers:
-        raise InputError(
-            "windows as a dict have one entry, {'duration': d} or {'points': n}, got "
-            f"{windows!r}"
-        )
-    ((kind, amount),) = windows.items()
-    return makers[kind](amount)
 
 
 def _frozen(windows: Any) -> Any:
@@ -184,8 +169,5 @@ class TokenConfig(Group):
     @property
     def rule(self) -> Windows:
         """The windows as the engine takes them."""
-        if isinstance(self.windows, int):
-            return Windows.by_count(self.windows)
-        if isinstance(self.windows, dict):
-            return _of_dict(dict(self.windows), exact=self.hold)
-        return Windows.explicit(self.windows)
+        rule = Windows.of(self.windows)
+        return replace(rule, exact=self.hold and rule.rule == "duration")
