@@ -44,3 +44,29 @@ def test_the_docstring_of_a_method_describes_each_parameter(method):
         if name != "self"
     ]
     assert described(method) == expected
+
+
+# Series, windows, lifts and signatures
+
+SIGNATURES = [
+    rf.SeriesBatch, rf.Windows, rf.Time, rf.Lag, rf.Counts, rf.Basepoint, rf.Clock, rf.signature,
+    rf.logsignature, rf.multiview_signature, rf.feature_count, rf.feature_names,
+    rf.memory_estimate, rf.engine_info, rf.RunningSignatures, rf.SignatureTransformer,
+]  # fmt: skip
+SIGNATURES += [
+    getattr(cls, name)
+    for cls in (rf.SeriesBatch, rf.Windows, rf.RunningSignatures, rf.SignatureTransformer)
+    for name, member in vars(cls).items()
+    if not name.startswith("_") and (callable(member) or isinstance(member, classmethod))
+]
+
+
+@pytest.mark.parametrize("documented", SIGNATURES, ids=lambda documented: documented.__qualname__)
+def test_the_docstring_describes_each_parameter_and_no_other(documented):
+    parameters = [
+        ("**" if p.kind is p.VAR_KEYWORD else "") + name
+        for name, p in inspect.signature(documented).parameters.items()
+        if name != "self"
+    ]
+    has_section = "Parameters\n---" in inspect.getdoc(documented)
+    assert (described(documented) if has_section else []) == parameters

@@ -41,7 +41,13 @@ View = Literal["global", "local"]
 
 @dataclass(frozen=True)
 class Time:
-    """(t - t_0) / unit as the first channel; ``unit=None`` is the series' own span."""
+    """Add (t - t_0) / unit as the first channel.
+
+    Parameters
+    ----------
+    unit : float, optional
+        A duration; not given: the series' own span.
+    """
 
     unit: float | None = None
 
@@ -53,7 +59,13 @@ class Time:
 
 @dataclass(frozen=True)
 class Lag:
-    """x(t - delay) for every channel; several lags may be given."""
+    """Add x(t - delay) for every channel; several lags may be given.
+
+    Parameters
+    ----------
+    delay : float
+        A positive duration, in the unit of the times.
+    """
 
     delay: float
 
@@ -64,7 +76,13 @@ class Lag:
 
 @dataclass(frozen=True)
 class Counts:
-    """Number of observations of each channel after the first point, times ``scale``."""
+    """Add the number of observations of each channel after the first point.
+
+    Parameters
+    ----------
+    scale : float, default 1
+        Factor of the counts.
+    """
 
     scale: float = 1.0
 
@@ -75,7 +93,7 @@ class Counts:
 
 @dataclass(frozen=True)
 class Basepoint:
-    """The path restricted to the view's interval is preceded by a line from the origin.
+    """Precede the path restricted to the view's interval by a line from the origin.
 
     Only values start at the origin; time does not jump.
     """
@@ -83,10 +101,19 @@ class Basepoint:
 
 @dataclass(frozen=True)
 class Clock:
-    """Words of ``count`` harmonic clocks with every channel: 2 · count · C features.
+    """Add the words of harmonic clocks with every channel: 2 · count · C features.
 
     ω_j = 2π · j · spacing / T, j = 1 ... count, where T is the duration of the window in the local
-    view and from the first to the last cut in the global view; or give the angular ``frequencies``.
+    view and from the first to the last cut in the global view.
+
+    Parameters
+    ----------
+    count : int, default 16
+        Number of clocks.
+    spacing : float, default 1
+        Step of the frequencies, in turns per T.
+    frequencies : tuple of float, optional
+        Angular frequencies ω_j, instead of ``count`` and ``spacing``.
     """
 
     count: int = 16

@@ -134,9 +134,23 @@ def _check_increasing(cuts: Floats, where: str) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Windows:
-    """A rule for the cut times of each series; made by one of the four class methods.
+    """A rule for the cut times of each series.
 
-    Rules are equal if they say the same.
+    Made by ``by_count``, ``by_duration``, ``by_points``, ``explicit`` or ``of``. Rules are equal if
+    they say the same.
+
+    Parameters
+    ----------
+    rule : {"count", "duration", "points", "explicit"}
+        How series are cut.
+    amount : float, default 0
+        Number of windows, duration of a window or number of its points.
+    cuts : tuple of ndarray, default ()
+        Explicit cut times, of each series or one row for all: float64 or datetime64[ns].
+    shared : bool, default False
+        Whether the one row of ``cuts`` is for all series.
+    exact : bool, default False
+        Whether a remainder that may be rounding is a window too; see ``by_duration``.
     """
 
     rule: Literal["count", "duration", "points", "explicit"]
@@ -160,19 +174,39 @@ class Windows:
 
     @classmethod
     def by_count(cls, n: int) -> "Windows":
-        """``n`` windows of equal duration over each series' own span."""
+        """Cut each series' own span into windows of equal duration.
+
+        Parameters
+        ----------
+        n : int
+            Number of windows.
+
+        Returns
+        -------
+        Windows
+        """
         return cls("count", whole_number(n, "the number of windows", 1))
 
     @classmethod
     def by_duration(
         cls, seconds: float | timedelta | np.timedelta64, *, exact: bool = False
     ) -> "Windows":
-        """Windows of a given duration, in the unit of the times (seconds for dates), from each
-        series' first point on; the last one is shorter if the span is not a multiple.
+        """Cut into windows of a given duration, from each series' first point on.
 
-        A rest that may be rounding (a billionth of a window) belongs to the window before it;
-        ``exact``: it is a window too. Only then are the windows of a series that goes on those of
-        the series so far.
+        The last window is shorter if the span is not a multiple.
+
+        Parameters
+        ----------
+        seconds : float, timedelta or timedelta64
+            Duration in the unit of the times (seconds for dates).
+        exact : bool, default False
+            Whether a remainder that may be rounding (a billionth of a window) is a window too,
+            instead of part of the one before it. Only then are the windows of a series that goes
+            on those of the series so far.
+
+        Returns
+        -------
+        Windows
         """
         if isinstance(seconds, timedelta):
             seconds = seconds.total_seconds()
@@ -183,15 +217,34 @@ class Windows:
 
     @classmethod
     def by_points(cls, n: int) -> "Windows":
-        """Windows that end at every ``n``-th observation; the last one may have fewer."""
+        """Cut at every ``n``-th observation.
+
+        Parameters
+        ----------
+        n : int
+            Number of points of a window; the last one may have fewer.
+
+        Returns
+        -------
+        Windows
+        """
         return cls("points", whole_number(n, "the number of points of a window", 1))
 
     @classmethod
     def explicit(cls, cuts: Any) -> "Windows":
-        """Cut times ``(L + 1,)`` shared by all series, or a list (or ``(B, L + 1)``) of them.
+        """Cut at given times.
 
-        Numbers in the unit of the times, or dates where the series have dates. Outside a series'
-        span its path is constant, so windows there have signature zero.
+        Outside a series' span its path is constant, so windows there have signature zero.
+
+        Parameters
+        ----------
+        cuts : array-like (L + 1,) or (B, L + 1), or sequence of array-like (L_i + 1,)
+            Cut times shared by all series, or of each: numbers in the unit of the times, or dates
+            where the series have dates.
+
+        Returns
+        -------
+        Windows
         """
         array: Sequence[Any] | npt.NDArray[Any] = cuts
         if isinstance(cuts, np.ndarray) or not (len(cuts) and np.ndim(cuts[0]) > 0):
@@ -205,8 +258,17 @@ class Windows:
     def of(
         cls, windows: "Windows | int | Mapping[Any, float] | Sequence[float] | npt.NDArray[Any]"
     ) -> "Windows":
-        """A ``Windows``; a whole number is a count, ``{"duration": d}`` and ``{"points": n}`` say
-        what they are, anything else is explicit cut times.
+        """Read a rule from its short form.
+
+        Parameters
+        ----------
+        windows : Windows, int, dict or array-like
+            A rule as it is, a number of windows, ``{"duration": d}``, ``{"points": n}``, or
+            explicit cut times.
+
+        Returns
+        -------
+        Windows
         """
         if isinstance(windows, Windows):
             return windows
@@ -230,7 +292,17 @@ class Windows:
         return cls.explicit(windows)
 
     def place(self, batch: SeriesBatch) -> Cuts:
-        """The cut times for each series of a batch."""
+        """Place the cut times of each series of a batch.
+
+        Parameters
+        ----------
+        batch : SeriesBatch
+            Series to cut.
+
+        Returns
+        -------
+        Cuts
+        """
         n_series = len(batch)
         if self.rule == "points":
             return self._by_points(batch)

@@ -102,17 +102,25 @@ class SignatureTransformer(TransformerMixin, BaseEstimator):  # type: ignore[mis
 
         Parameters
         ----------
-        X
+        X : SeriesBatch, array, list of arrays or table
             Anything that ``SeriesBatch.of`` takes, also ``(B, L)`` for series of one channel.
-        y
+        y : array-like (B,), optional
             Not used, but a column of a table that has its name is no channel. A pandas object
             with the ids of the series as its index must be in their order, because the next step
             of a pipeline matches rows by position.
-        times, lengths, layout
-            As in ``SeriesBatch.of``.
-        columns
+        times : array-like, optional
+            Times of the samples, as in ``SeriesBatch.of``.
+        lengths : array-like of int (B,), optional
+            Lengths of padded series.
+        layout : {"time_first", "channels_first"}, optional
+            Layout of arrays, as in ``SeriesBatch.of``.
+        columns : mapping, optional
             What the columns of a table mean, by the argument names of ``SeriesBatch.from_table``;
             others are guessed. ``transform`` reads tables, and the layout of arrays, as ``fit``.
+
+        Returns
+        -------
+        self
         """
         self._fit(X, y, times, lengths, layout, columns)
         return self
@@ -126,9 +134,25 @@ class SignatureTransformer(TransformerMixin, BaseEstimator):  # type: ignore[mis
         layout: str | None = None,
         columns: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Return the features ``(B, n_windows_ * features of a window)``.
+        """Compute the features of series.
 
-        Of a pandas DataFrame they are a DataFrame with the ids of the series as its index.
+        Parameters
+        ----------
+        X : SeriesBatch, array, list of arrays or table
+            Series, as in ``fit``.
+        times : array-like, optional
+            Times of the samples, as in ``SeriesBatch.of``.
+        lengths : array-like of int (B,), optional
+            Lengths of padded series.
+        layout : {"time_first", "channels_first"}, optional
+            Layout of arrays; not given: as in ``fit``.
+        columns : mapping, optional
+            What the columns of a table mean; not given: what they meant in ``fit``.
+
+        Returns
+        -------
+        ndarray or DataFrame (B, n_windows_ * features of a window)
+            Of a pandas DataFrame, a DataFrame with the ids of the series as its index.
         """
         check_is_fitted(self, "n_windows_")
         batch = as_series(
@@ -147,14 +171,42 @@ class SignatureTransformer(TransformerMixin, BaseEstimator):  # type: ignore[mis
         layout: str | None = None,
         columns: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Fit, and return the features of the same series."""
+        """Fit, and compute the features of the same series.
+
+        Parameters
+        ----------
+        X : SeriesBatch, array, list of arrays or table
+            Series, as in ``fit``.
+        y : array-like (B,), optional
+            As in ``fit``.
+        times : array-like, optional
+            Times of the samples, as in ``SeriesBatch.of``.
+        lengths : array-like of int (B,), optional
+            Lengths of padded series.
+        layout : {"time_first", "channels_first"}, optional
+            Layout of arrays, as in ``SeriesBatch.of``.
+        columns : mapping, optional
+            What the columns of a table mean, as in ``fit``.
+
+        Returns
+        -------
+        ndarray or DataFrame
+            As from ``transform``.
+        """
         batch = self._fit(X, y, times, lengths, layout, columns)
         return self._features(X, batch)
 
     def get_feature_names_out(self, input_features: Any = None) -> npt.NDArray[np.object_]:
         """Return a name for each feature: ``window:view:word``, windows counted from 1.
 
-        ``input_features`` are the names of the channels, if the series had none.
+        Parameters
+        ----------
+        input_features : sequence of str, optional
+            Names of the channels, if the series had none.
+
+        Returns
+        -------
+        ndarray of str
         """
         check_is_fitted(self, "n_windows_")
         layout = self._layout

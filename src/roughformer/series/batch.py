@@ -35,18 +35,27 @@ __all__ = ["SeriesBatch", "UnobservedWarning"]
 class SeriesBatch(Storage):
     """An immutable batch of B series over C channels with N points in all.
 
-    ``times (N,)`` numbers, datetimes or durations, strictly increasing within each series;
-    ``values (N, C)`` real numbers, NaN = not observed; ``offsets (B+1,)`` integers from 0 to N.
+    Series b has the points ``offsets[b]:offsets[b+1]``. Other layouts: ``from_numpy3d``,
+    ``from_arrays``, ``from_tensor``, ``from_table``, or ``of``, which tells them apart.
+
     The arrays are shared with the caller where no conversion is needed (so do not change them
     afterwards) and are read-only when seen through the batch.
 
-    float32 and float16 values become float32, all others float64. Datetimes become seconds since
-    ``time_origin``, by default the earliest stamp of the batch. Integer times beyond 2**53 are
-    refused, because float64 would merge neighbours.
-
-    Other layouts: ``from_numpy3d``, ``from_arrays``, ``from_tensor``, ``from_table``, or ``of``,
-    which tells them apart. The keyword arguments of all of them are those of ``Extras``:
-    ``channels``, ``ids``, ``static``, ``static_names``, ``labels``, ``time_origin``.
+    Parameters
+    ----------
+    times : array-like (N,)
+        Numbers, datetimes or durations, strictly increasing within each series. Datetimes become
+        seconds since ``time_origin``. Integers beyond 2**53 are refused, because float64 would
+        merge neighbours.
+    values : array-like (N, C)
+        Real numbers, NaN = not observed. float32 and float16 become float32, all others float64.
+    offsets : array-like of int (B+1,)
+        Increasing from 0 to N.
+    **extras
+        All optional, and the same in the other constructors for arrays: ``channels`` (C names,
+        default "x0", "x1", ...), ``ids (B,)``, ``static (B, S)`` (numbers that do not change with
+        time, NaN = unknown), ``static_names`` (S names, default "s0", "s1", ...),
+        ``labels (B, ...)`` and ``time_origin`` (the date of time 0, default the earliest one).
     """
 
     def __init__(self, times: Any, values: Any, offsets: Any, **extras: Unpack[Extras]) -> None:
@@ -70,9 +79,20 @@ class SeriesBatch(Storage):
 
     @classmethod
     def from_numpy3d(cls, x: Any, times: Any = None, **extras: Unpack[Extras]) -> Self:
-        """``x (B, C, L)`` as aeon and sktime have it; ``times`` None, ``(L,)`` or ``(B, L)``.
+        """Build a batch from an array ``(B, C, L)``, as aeon and sktime have it.
 
-        Without times they are 0, 1, 2, ... One channel is taken over without a copy.
+        Parameters
+        ----------
+        x : array-like (B, C, L)
+            Values, NaN = not observed. One channel is taken over without a copy.
+        times : array-like (L,) or (B, L), optional
+            Times of the points; not given: 0, 1, 2, ...
+        **extras
+            Names, ids and labels, as in the class.
+
+        Returns
+        -------
+        SeriesBatch
         """
         return cls.from_tensor(x, times, layout="channels_first", **extras)
 
@@ -86,11 +106,25 @@ class SeriesBatch(Storage):
         layout: str | None = None,
         **extras: Unpack[Extras],
     ) -> Self:
-        """``x (B, L, C)``, torch or numpy; ``t`` None, ``(L,)`` or ``(B, L)``; ``lengths (B,)``.
+        """Build a batch from a padded tensor or array ``(B, L, C)``.
 
-        Series b is its first ``lengths[b]`` points; what stands in the padding does not matter.
-        A contiguous float32 or float64 array in main memory without lengths is not copied.
-        ``layout="channels_first"``: the array is ``(B, C, L)``; None: as in ``of``.
+        Parameters
+        ----------
+        x : Tensor or array-like (B, L, C)
+            Values, NaN = not observed. A contiguous float32 or float64 array in main memory without
+            lengths is not copied.
+        t : array-like (L,) or (B, L), optional
+            Times of the points; not given: 0, 1, 2, ...
+        lengths : array-like of int (B,), optional
+            Series b is its first ``lengths[b]`` points; the padding may hold anything.
+        layout : {"time_first", "channels_first"}, optional
+            Whether ``x`` is ``(B, L, C)`` or ``(B, C, L)``; not given: as in ``of``.
+        **extras
+            Names, ids and labels, as in the class.
+
+        Returns
+        -------
+        SeriesBatch
         """
         names = extras.get("channels")
         parts = parts_of_block(
@@ -112,10 +146,23 @@ class SeriesBatch(Storage):
         layout: str | None = None,
         **extras: Unpack[Extras],
     ) -> Self:
-        """A list of ``(L_i, C)`` arrays; ``times`` None, a list of ``(L_i,)`` or shared ``(L,)``.
+        """Build a batch from one array for each series.
 
-        ``layout="channels_first"``: the arrays are ``(C, L_i)``, as aeon has lists; None: as in
-        ``of``.
+        Parameters
+        ----------
+        arrays : sequence of array-like (L_i, C)
+            Values, NaN = not observed.
+        times : sequence of array-like (L_i,) or array-like (L,), optional
+            Times of each series, or shared by all; not given: 0, 1, 2, ...
+        layout : {"time_first", "channels_first"}, optional
+            Whether the arrays are ``(L_i, C)`` or, as in aeon's lists, ``(C, L_i)``; not given: as
+            in ``of``.
+        **extras
+            Names, ids and labels, as in the class.
+
+        Returns
+        -------
+        SeriesBatch
         """
         names = extras.get("channels")
         parts = parts_of_arrays(
@@ -142,17 +189,40 @@ class SeriesBatch(Storage):
         time_origin: Any = None,
         absent: bool = False,
     ) -> Self:
-        """A pandas, polars or pyarrow table, or a dict of columns; arguments are column names.
+        """Build a batch from a long or wide table.
 
         Long (one row per observation) if ``channel`` and ``value`` are given: rows of the same
-        series and time make one point. Wide (one row per point) otherwise: each of ``channels``,
-        by default every column with no other role, is a channel. A null is "not observed".
+        series and time make one point. Wide (one row per point) otherwise. A null is "not
+        observed". A table has no order: rows are sorted by time within their series, series and
+        channels come in order of first appearance.
 
-        A table has no order: rows are sorted by time within their series, series and channels come
-        in order of first appearance (long ``channels`` choose and order). ``static`` and ``label``
-        columns must not change within a series. ``series_id=None``: the table is one series.
-        ``time_origin``: the date that dates count from, by default the earliest of the table.
-        ``absent``: ``channels`` may name some that a long table has no row of; they are missing.
+        Parameters
+        ----------
+        table : pandas, polars or pyarrow table, or dict of columns
+            The other arguments name its columns.
+        series_id : str or None
+            Column of the ids; None: the table is one series.
+        time : str
+            Column of the times: numbers, dates or durations.
+        channel : str, optional
+            Column of the channel names of a long table.
+        value : str, optional
+            Column of the values of a long table.
+        channels : sequence of str, optional
+            Channels to take, in this order; not given: all those of a long table, every column with
+            no other role of a wide one.
+        static : sequence of str, default ()
+            Columns of numbers that do not change within a series.
+        label : str, optional
+            Column of the label, which must not change within a series.
+        time_origin : datetime-like, optional
+            The date that dates count from; not given: the earliest of the table.
+        absent : bool, default False
+            Whether ``channels`` may name some that a long table has no row of; they are missing.
+
+        Returns
+        -------
+        SeriesBatch
         """
         parts, extras = _table.read(
             table, series_id, time, channel, value, channels, static, label, time_origin, absent
@@ -169,25 +239,31 @@ class SeriesBatch(Storage):
         layout: str | None = None,
         **options: Any,
     ) -> "SeriesBatch":
-        """Whatever ``x`` is: a SeriesBatch (returned as is), a numpy array or torch tensor
-        ``(B, L, C)``, a list of 2-D arrays ``(L_i, C)``, or a table.
+        """Build a batch from anything that holds series.
 
         Parameters
         ----------
-        times, lengths
-            Times of the points and lengths of padded series, as in ``from_tensor`` and
-            ``from_arrays``.
-        layout
-            ``"time_first"``, as above, or ``"channels_first"`` for ``(B, C, L)`` and ``(C, L_i)``.
-            None is time first too, but refuses an array with more channels than points (series of
-            different lengths: more than twice as many in each) unless ``times`` or ``channels``
+        x : SeriesBatch, array or tensor (B, L, C), list of arrays (L_i, C), or table
+            A ``SeriesBatch`` is returned as is.
+        times : array-like, optional
+            Times of the points, as in ``from_tensor`` and ``from_arrays``.
+        lengths : array-like of int (B,), optional
+            Lengths of padded series, as in ``from_tensor``.
+        layout : {"time_first", "channels_first"}, optional
+            Whether arrays are ``(B, L, C)`` and ``(L_i, C)``, or ``(B, C, L)`` and ``(C, L_i)``.
+            Not given: time first, but an array with more channels than points (series of different
+            lengths: more than twice as many in each) is refused unless ``times`` or ``channels``
             show that it is meant.
         **options
-            Names, ids and labels as in ``Extras``, or the columns of a table as in ``from_table``.
+            Names, ids and labels as in the class, or the columns of a table as in ``from_table``.
             Columns of a table that are not named are guessed: ids and times by usual names
             (``id``, ``patient``, ``time``, ``timestamp``, ...), ``label`` is the label, ``channel``
             and ``value`` make a long table, and the others are channels. A pandas frame may have
             the index (id, time), or (id, time, channel) and one column of values.
+
+        Returns
+        -------
+        SeriesBatch
         """
         if isinstance(x, SeriesBatch):
             if times is not None or lengths is not None or layout is not None or options:
@@ -232,25 +308,64 @@ class SeriesBatch(Storage):
         return self._trusted(**_combine.take(self._fields(), which))
 
     def series(self, i: int) -> tuple[FloatTimes, Values]:
-        """``(times (L_i,), values (L_i, C))`` of series i."""
+        """Return the times and values of one series.
+
+        Parameters
+        ----------
+        i : int
+            Its number in the batch.
+
+        Returns
+        -------
+        times : ndarray (L_i,)
+        values : ndarray (L_i, C)
+        """
         one = self[i]
         return one.times, one.values
 
     @classmethod
     def concatenate(cls, batches: Sequence["SeriesBatch"]) -> Self:
-        """One batch after the other: same channels, and ids, static and labels in all or in none.
+        """Join batches one after the other.
 
-        Dates are rebased to the earliest of the time origins.
+        Parameters
+        ----------
+        batches : sequence of SeriesBatch
+            Of the same channels, with ids, static and labels in all or in none.
+
+        Returns
+        -------
+        SeriesBatch
+            Its dates count from the earliest of the time origins.
         """
         return cls._trusted(**_combine.concatenate([b._fields() for b in batches]))
 
     def with_labels(self, labels: Any) -> Self:
-        """The same batch with ``labels (B, ...)``, or with none; nothing else is copied."""
+        """Return the same batch with other labels; nothing else is copied.
+
+        Parameters
+        ----------
+        labels : array-like (B, ...) or None
+            Numbers, texts or dates; None: no labels.
+
+        Returns
+        -------
+        SeriesBatch
+        """
         checked = _validate.check_per_series(labels, len(self), "labels")
         return self._trusted(**(self._fields() | {"labels": checked}))
 
     def with_values(self, values: Any) -> Self:
-        """The same batch with other ``values (N, C)`` of the same shape, NaN = not observed."""
+        """Return the same batch with other values.
+
+        Parameters
+        ----------
+        values : array-like (N, C)
+            Of the shape of the old ones, NaN = not observed.
+
+        Returns
+        -------
+        SeriesBatch
+        """
         array = as_values(values)
         if array.shape != self._values.shape:
             raise InputError(f"values must have shape {self._values.shape}, got {array.shape}")
@@ -258,7 +373,17 @@ class SeriesBatch(Storage):
         return self._trusted(**(self._fields() | {"values": array, "missing": missing}))
 
     def with_times(self, times: Any) -> Self:
-        """The same batch at other ``times (N,)``, numbers that increase within each series."""
+        """Return the same batch at other times.
+
+        Parameters
+        ----------
+        times : array-like (N,)
+            Numbers that increase within each series.
+
+        Returns
+        -------
+        SeriesBatch
+        """
         stamps = np.asarray(as_array(times, "times"), dtype=np.float64)
         if stamps.shape != (self.n_points,):
             raise InputError(f"times must have shape ({self.n_points},), got {stamps.shape}")
@@ -268,10 +393,20 @@ class SeriesBatch(Storage):
     def drop_points(
         self, fraction: float | None = None, seed: int | None = None, mask: Any = None
     ) -> Self:
-        """Thin each series: its first and last point stay, ``floor(fraction L + 1/2)`` of the
-        others (at most L - 2) go, chosen by ``seed`` and the number of the series in the batch.
+        """Thin each series at random, or by a mask; its first and last point stay.
 
-        Or give ``mask (N,)`` alone, True = keep, which must keep the ends of each series.
+        Parameters
+        ----------
+        fraction : float in [0, 1), optional
+            ``floor(fraction L + 1/2)`` of the L points of a series go (at most L - 2).
+        seed : int, optional
+            Chooses them, with the number of the series in the batch.
+        mask : array-like of bool (N,), optional
+            True = keep, instead of a fraction and a seed; must keep the ends of each series.
+
+        Returns
+        -------
+        SeriesBatch
         """
         if mask is None:
             if fraction is None or seed is None:
@@ -289,11 +424,20 @@ class SeriesBatch(Storage):
     # Missing values
 
     def filled(self, keep: Any = None) -> Values:
-        """``(N, C)`` without NaN: each channel linear in time between its own observations,
-        constant outside of them; 0, with an ``UnobservedWarning``, where it has none.
+        """Return the values without NaN.
 
-        Points outside ``keep (N,)`` count as unobserved. Returns ``values`` itself if there is
-        nothing to fill.
+        Each channel is linear in time between its own observations and constant outside of them; 0,
+        with an ``UnobservedWarning``, where it has none.
+
+        Parameters
+        ----------
+        keep : array-like of bool (N,), optional
+            Points outside of it count as unobserved.
+
+        Returns
+        -------
+        ndarray (N, C)
+            ``values`` itself if there is nothing to fill.
         """
         if keep is None and not self.missing:
             return self._values
@@ -302,13 +446,17 @@ class SeriesBatch(Storage):
         return _fill.fill(self._values, self._offsets, self._times_of, keep, self._channels)
 
     def warn_unobserved(self, never: npt.NDArray[np.int64]) -> None:
-        """The warning of ``filled``, for one who fills by other means: ``never (C,)`` counts the
-        series that never observe a channel.
+        """Give the warning of ``filled``, for callers who fill by other means.
+
+        Parameters
+        ----------
+        never : ndarray of int (C,)
+            Number of series that never observe each channel.
         """
         _fill.warn_unobserved(never, len(self), self._channels)
 
     def unobserved(self) -> npt.NDArray[np.bool_]:
-        """``(B, C)``: True where a channel is never observed in a series."""
+        """Return ``(B, C)``, True where a channel is never observed in a series."""
         return _fill.unobserved(self._values, self._offsets)
 
     # Other forms, and on disk
@@ -316,24 +464,53 @@ class SeriesBatch(Storage):
     def to_pandas(
         self, *, series_id: str = "series_id", time: str = "time", label: str = "label"
     ) -> Any:
-        """Return a pandas DataFrame with the index (``series_id``, ``time``).
+        """Convert to pandas: a row for each point, a column for each channel.
 
-        It has a row for each point and a column for each channel; static covariates and labels are
-        columns too, repeated in each row of their series. Series without ids are numbered.
         ``SeriesBatch.of`` reads the frame back, with ``static=batch.static_names`` if it has any.
+
+        Parameters
+        ----------
+        series_id : str, default "series_id"
+            Name of the index level of the ids; series without ids are numbered.
+        time : str, default "time"
+            Name of the index level of the times.
+        label : str, default "label"
+            Name of the column of the labels, if there are any.
+
+        Returns
+        -------
+        pandas.DataFrame
+            With the index (``series_id``, ``time``). Static covariates and labels are columns too,
+            repeated in each row of their series.
         """
         table = _table.to_table(self, series_id=series_id, time=time, label=label)
         return table.to_pandas().set_index([series_id, time])
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """One Parquet file, a row per point: series number, time, then one column per channel.
+        """Write the batch to one Parquet file.
 
-        ``load`` gives the same batch bit for bit. Written aside, then moved into place.
+        A row per point: series number, time, then one column per channel. ``load`` gives the same
+        batch bit for bit. Written aside, then moved into place.
+
+        Parameters
+        ----------
+        path : path-like
+            File to write or replace.
         """
         _parquet.write(path, self._fields(), self._times_of)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """A batch that ``save`` wrote; checked like any other input."""
+        """Read a batch that ``save`` wrote; it is checked like any other input.
+
+        Parameters
+        ----------
+        path : path-like
+            File to read.
+
+        Returns
+        -------
+        SeriesBatch
+        """
         parts, extras = _parquet.read(path)
         return cls._from_parts(parts, extras)

@@ -77,7 +77,7 @@ def multiview_signature(
     engine: Engine = "auto",
     max_memory: int | None = None,
 ) -> Any:
-    """Multi-view signatures of irregular series: the tokens of a Rough Transformer.
+    """Compute multi-view signatures of irregular series: the tokens of a Rough Transformer.
 
     For window ends t_1 < ... < t_L of each series the truncated signatures
 
@@ -87,38 +87,60 @@ def multiview_signature(
 
     Parameters
     ----------
-    x
-        A ``SeriesBatch`` or anything ``SeriesBatch.of`` takes (with ``times``, ``lengths``,
-        ``layout``): an array or torch tensor ``(B, L, C)``, a list of ``(L_i, C)`` arrays, ...
-    windows
-        A number of windows over each series' own span, cut times, or a ``Windows``.
-    depth
+    x : SeriesBatch, array or tensor (B, L, C), or list of arrays (L_i, C)
+        Series.
+    windows : int, Windows, dict or array-like, default 75
+        A number of windows over each series' own span, or as in ``Windows.of``.
+    depth : int, default 2
         Truncation level n.
-    views
-        ``"global"``, ``"local"`` or both, in the order wanted.
-    lifts
-        Lifts for all views, or a mapping from view to lifts (see ``roughformer.lifts``).
-    transform, basis
-        ``"logsignature"`` gives Lyndon coordinates: of the Lyndon ``"brackets"`` or ``"words"``.
-    keep, drop, seed, series
-        Points to leave out: a mask ``(N,)``, True = keep, or the fraction ``drop`` of each series
-        chosen by ``seed``. The first and last point of a series always stay. ``series (B,)`` are
-        the numbers of the series that the choice depends on, by default 0 ... B-1: give the
-        original numbers to thin a part of a larger batch exactly as the whole would be.
-    dtype, precise
-        Type of the result (that of the values if None). Sums are carried in float64 if values or
-        result are, or if ``precise``; differences are always taken before any rounding to float32.
-    out
-        Array ``(B, L, d)`` to write into; reusing one saves more than the computation costs.
-    threads, engine, max_memory
-        Threads of the native engine (all by default), ``"auto"``, ``"native"`` or ``"torch"``, and
-        the largest result allowed in bytes (80 % of the free memory).
+    views : {"global", "local"} or tuple of them, default ("global", "local")
+        Which views, in the order wanted.
+    lifts : lifts or mapping from view to lifts, default ()
+        Channels added to the path: ``rf.Time()``, ``rf.Lag(delay)``, ``rf.Counts()``,
+        ``rf.Basepoint()``, ``rf.Clock(count)``.
+    transform : {"signature", "logsignature"}, default "signature"
+        Signatures, or their logarithms in Lyndon coordinates.
+    basis : {"brackets", "words"}, default "brackets"
+        Coordinates of log-signatures: of the Lyndon brackets or of the Lyndon words.
+    times : array-like, optional
+        Times of the points, as in ``SeriesBatch.of``.
+    lengths : array-like of int (B,), optional
+        Lengths of padded series.
+    layout : {"time_first", "channels_first"}, optional
+        Layout of arrays, as in ``SeriesBatch.of``.
+    keep : array-like of bool (N,), optional
+        Points to use, True = keep; the first and last point of a series must stay.
+    drop : float, default 0
+        Fraction of the points of each series to leave out, never its first and last point.
+    seed : int, default 0
+        Chooses the points to drop.
+    series : array-like of int (B,), optional
+        Numbers of the series that the choice depends on; not given: 0 ... B-1. Give the original
+        numbers to thin a part of a larger batch exactly as the whole would be.
+    dtype : float32 or float64, optional
+        Type of the result; not given: that of the values.
+    precise : bool, default False
+        Carry sums in float64 even if neither values nor result are. Differences are always taken
+        before any rounding to float32.
+    out : ndarray (B, L, d), optional
+        Array to write into; reusing one saves more than the computation costs.
+    threads : int, optional
+        Threads of the native engine; not given: all.
+    engine : {"auto", "native", "torch"}, default "auto"
+        "auto": native if it is available and the values are in main memory.
+    max_memory : int, optional
+        Limit in bytes on result and working memory; not given: 80 % of the free memory.
 
     Returns
     -------
-    ``(B, L, d)`` with d = ``feature_count(...)``: a torch tensor if ``x`` is one (differentiable if
-    it requires a gradient), a numpy array otherwise. Series with fewer windows than the longest
-    are padded with zeros.
+    ndarray or Tensor (B, L, d)
+        With d = ``feature_count(...)``: a tensor if ``x`` is one (differentiable if it requires a
+        gradient). Series with fewer windows than the longest are padded with zeros.
+
+    Raises
+    ------
+    CapacityError
+        If more than ``max_memory`` would be needed.
     """
     _refuse_what_would_be_lost(x)
     # Gradients flow through the tensor itself, which _tokens is given beside the batch.
@@ -234,18 +256,41 @@ def _tensor_tokens(
 
 
 def signature(x: Any, depth: int, **options: Any) -> Any:
-    """Signature over the whole span of each series: ``(B, d + d² + ... + dⁿ)``.
+    """Compute the signature over the whole span of each series.
 
-    ``options`` are those of ``multiview_signature`` except windows and views.
+    Parameters
+    ----------
+    x : SeriesBatch, array or tensor (B, L, C), or list of arrays (L_i, C)
+        Series.
+    depth : int
+        Truncation level n.
+    **options
+        Those of ``multiview_signature`` except ``windows``, ``views`` and ``transform``.
+
+    Returns
+    -------
+    ndarray or Tensor (B, d + d² + ... + dⁿ)
+        With d the number of lifted channels.
     """
     return _whole(x, depth, "signature", options)
 
 
 def logsignature(x: Any, depth: int, **options: Any) -> Any:
-    """Log-signature over the span of each series in Lyndon coordinates: ``(B, Lyndon words)``.
+    """Compute the log-signature over the whole span of each series, in Lyndon coordinates.
 
-    ``basis="brackets"`` (default): coordinates in the basis of Lyndon brackets;
-    ``basis="words"``: coefficients of the Lyndon words in the tensor logarithm.
+    Parameters
+    ----------
+    x : SeriesBatch, array or tensor (B, L, C), or list of arrays (L_i, C)
+        Series.
+    depth : int
+        Truncation level n.
+    **options
+        Those of ``signature``. ``basis="brackets"`` (default): coordinates in the basis of Lyndon
+        brackets; ``basis="words"``: coefficients of the Lyndon words in the tensor logarithm.
+
+    Returns
+    -------
+    ndarray or Tensor (B, number of Lyndon words)
     """
     return _whole(x, depth, "logsignature", options)
 

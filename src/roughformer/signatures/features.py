@@ -140,10 +140,27 @@ def feature_count(
     lifts: Lifts = (),
     transform: Transform = "signature",
 ) -> int:
-    """Features of one token: the last axis of ``multiview_signature``.
+    """Count the features of one token: the last axis of ``multiview_signature``.
 
     d + d² + ... + dⁿ for each view (d counts lifted channels), or the number of Lyndon words for
     log-signatures, plus 2 · count · C clock words.
+
+    Parameters
+    ----------
+    channels : int or sequence of str
+        Number or names of the channels.
+    depth : int
+        Truncation level n.
+    views : {"global", "local"} or sequence of them, default ("global", "local")
+        Views, in the order of the features.
+    lifts : lifts or mapping from view to lifts, default ()
+        Channels added to the path.
+    transform : {"signature", "logsignature"}, default "signature"
+        Signatures or log-signatures.
+
+    Returns
+    -------
+    int
     """
     return layout_of(channels, depth, views, lifts, transform).size
 
@@ -155,12 +172,47 @@ def feature_names(
     lifts: Lifts = (),
     transform: Transform = "signature",
 ) -> list[str]:
-    """Name of each feature by its word, e.g. ``local:time*x0``, in the order of the token."""
+    """Name each feature of a token by its word, e.g. ``local:time*x0``.
+
+    Parameters
+    ----------
+    channels : int or sequence of str
+        Number or names of the channels.
+    depth : int
+        Truncation level n.
+    views : {"global", "local"} or sequence of them, default ("global", "local")
+        Views, in the order of the features.
+    lifts : lifts or mapping from view to lifts, default ()
+        Channels added to the path.
+    transform : {"signature", "logsignature"}, default "signature"
+        Signatures or log-signatures.
+
+    Returns
+    -------
+    list of str
+        In the order of the token.
+    """
     return layout_of(channels, depth, views, lifts, transform).names()
 
 
 def memory_estimate(n_series: int, n_windows: int, features: int, itemsize: int = 4) -> int:
-    """Bytes of the tokens ``(n_series, n_windows, features)``."""
+    """Compute the bytes of the tokens ``(n_series, n_windows, features)``.
+
+    Parameters
+    ----------
+    n_series : int
+        Number of series.
+    n_windows : int
+        Number of windows of each.
+    features : int
+        Features of a token; see ``feature_count``.
+    itemsize : int, default 4
+        Bytes of a number: 4 for float32, 8 for float64.
+
+    Returns
+    -------
+    int
+    """
     return n_series * n_windows * features * itemsize
 
 

@@ -197,7 +197,15 @@ def default_threads() -> int:
 
 
 def engine_info() -> dict[str, str | int | list[str]]:
-    """Which engine serves, on which instruction set, with how many threads."""
+    """Tell which engine computes signatures.
+
+    Returns
+    -------
+    dict
+        ``engine`` ("native" or "torch") and ``threads``; with the native engine also its
+        ``instruction_set``, those ``available`` and the file of the ``library``, otherwise the
+        ``reason`` why it is not used.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", EngineWarning)
         found = _opened()

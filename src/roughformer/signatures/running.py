@@ -34,15 +34,31 @@ def _mask(which: Any, n: int, name: str) -> npt.NDArray[np.bool_] | None:
 
 
 class RunningSignatures:
-    """Local and global signatures of ``n_streams`` streams that receive one point at a time.
+    """Local and global signatures of streams that receive one point at a time.
 
     ``push`` appends a segment from a stream's last point to a new one; ``close`` ends the window of
     a stream: what was local is multiplied into the global signature and the local one starts anew.
     Cost and memory do not depend on how many points have been pushed. The same signatures come
     from ``multiview_signature`` when windows end at the points where ``close`` was called.
 
-    Large offsets: differences of neighbouring points are taken in ``dtype``; use float64 for values
-    far from zero compared to their movement.
+    Parameters
+    ----------
+    n_streams : int
+        Number of streams. They start without a point: the first ``push`` only says where.
+    dim : int
+        Number of channels.
+    depth : int
+        Truncation level.
+    dtype : {float32, float64}, default float32
+        Type of the signatures, in which differences of neighbouring points are taken too: use
+        float64 for values far from zero compared to their movement.
+    engine : {"auto", "native", "torch"}, default "auto"
+        "auto": native if it is available.
+
+    Attributes
+    ----------
+    n_words : int
+        Coordinates of one signature: dim + ... + dim^depth.
     """
 
     def __init__(
@@ -54,7 +70,7 @@ class RunningSignatures:
         dtype: Any = np.float32,
         engine: Engine = "auto",
     ) -> None:
-        """Streams start without a point: the first ``push`` only says where they begin."""
+        """Check the options and reserve the memory; see the class."""
         self.n_streams = whole_number(n_streams, "n_streams", 0)
         self.dim = whole_number(dim, "dim", 1)
         self.depth = whole_number(depth, "depth", 1, MAX_DEPTH)
@@ -77,7 +93,20 @@ class RunningSignatures:
         self._store = store(self.n_streams, self.dim, self.depth, self.dtype)
 
     def push(self, points: npt.ArrayLike, active: Any = None) -> None:
-        """Move the streams (those of ``active (n_streams,)``) to ``points (n_streams, dim)``."""
+        """Move streams to their next points.
+
+        Parameters
+        ----------
+        points : array-like (n_streams, dim)
+            Points, finite for each active stream.
+        active : array-like of bool (n_streams,), optional
+            Streams to move; not given: all.
+
+        Raises
+        ------
+        InputError
+            If a point is not finite; then no stream has moved.
+        """
         array = np.ascontiguousarray(points, dtype=self.dtype)
         if array.shape != (self.n_streams, self.dim):
             raise InputError(
@@ -96,7 +125,19 @@ class RunningSignatures:
         views: Sequence[View] | View = ("global", "local"),
         out: npt.NDArray[Any] | None = None,
     ) -> npt.NDArray[Any]:
-        """Signatures so far ``(n_streams, words · views)``; global always stands before local."""
+        """Return the signatures so far.
+
+        Parameters
+        ----------
+        views : {"global", "local"} or sequence of them, default ("global", "local")
+            Which views; global always stands before local.
+        out : ndarray, optional
+            Array to write into, of the shape and dtype of the result.
+
+        Returns
+        -------
+        ndarray (n_streams, n_words · number of views)
+        """
         names = {views} if isinstance(views, str) else set(views)
         if not names or names - set(_BITS):
             raise InputError(f"views must be 'global', 'local' or both, got {views!r}")
@@ -109,7 +150,13 @@ class RunningSignatures:
         return out
 
     def close(self, which: Any = None) -> None:
-        """End the window of all streams, or of those in ``which (n_streams,)``."""
+        """End the window of streams.
+
+        Parameters
+        ----------
+        which : array-like of bool (n_streams,), optional
+            Streams whose window ends; not given: all.
+        """
         self._store.close(_mask(which, self.n_streams, "which"))
 
 
