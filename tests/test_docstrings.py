@@ -1,12 +1,18 @@
 """numpydoc sections of the public estimators and groups, against their signatures."""
 
+import importlib
 import inspect
 import re
 
 import pytest
 
 import roughformer as rf
+from roughformer import io, plots
+from roughformer.alarms import Alarm, AlarmState, Detection, time_to_detection
 from roughformer.estimators.baselines import BASELINES
+from roughformer.export import Exported, export_model, export_step
+from roughformer.model.rformer import Step
+from roughformer.stream import Answers, Events, StreamEvent
 
 ESTIMATORS = [rf.RFormerClassifier, rf.RFormerRegressor, rf.RateRegressor, *BASELINES]
 GROUPS = [
@@ -70,3 +76,51 @@ def test_the_docstring_describes_each_parameter_and_no_other(documented):
     ]
     has_section = "Parameters\n---" in inspect.getdoc(documented)
     assert (described(documented) if has_section else []) == parameters
+
+
+# Predictor, tokens, streams, ROCKET, plots, alarms, export and files
+
+CLASSES = [
+    rf.Predictor, rf.Tokenizer, rf.Stream, rf.StreamBatch, rf.RocketClassifier, rf.RocketRegressor,
+    rf.RFormer, rf.RFormerConfig, Alarm, AlarmState,
+]  # fmt: skip
+RECORDS = [rf.Explanation, Answers, Events, StreamEvent, Detection, Exported, Step]
+PUBLIC_METHODS = [
+    getattr(cls, name)
+    for cls in CLASSES
+    for name in vars(cls)
+    if not name.startswith(("_", "model_")) and name != "set_extra_state"
+    if inspect.isroutine(getattr(cls, name))
+]
+FUNCTIONS = [
+    *(getattr(module, name) for module in (io, plots) for name in module.__all__),
+    rf.RFormer.from_tokens, rf.RFormer.step_tokens, export_model, export_step, time_to_detection,
+]  # fmt: skip
+STARS = {inspect.Parameter.VAR_KEYWORD: "**"}
+
+
+def expected_names(documented):
+    parameters = inspect.signature(documented).parameters.items()
+    return [STARS.get(p.kind, "") + name for name, p in parameters if name != "self"]
+
+
+@pytest.mark.parametrize(
+    "documented", [*CLASSES, *PUBLIC_METHODS, *FUNCTIONS], ids=lambda x: x.__qualname__
+)
+def test_the_section_of_parameters_is_that_of_the_signature(documented):
+    expected = expected_names(documented)
+    assert not expected or described(documented) == expected
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda cls: cls.__name__)
+def test_the_docstring_of_a_record_describes_each_attribute(record):
+    text = inspect.getdoc(record)
+    assert "Attributes\n----------\n" in text
+    assert re.findall(r"^(\w+) : .+$", text, re.M) == list(inspect.signature(record).parameters)
+
+
+@pytest.mark.parametrize("name", ["RFormerAeonClassifier", "RFormerAeonRegressor"])
+def test_the_docstring_of_an_aeon_class_describes_each_parameter(name):
+    pytest.importorskip("aeon")
+    cls = getattr(importlib.import_module("roughformer.aeon"), name)
+    assert described(cls) == expected_names(cls)

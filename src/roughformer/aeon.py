@@ -42,11 +42,23 @@ def _series(x: Any) -> SeriesBatch:
 class RFormerAeonClassifier(BaseClassifier):  # type: ignore[misc]
     """``RFormerClassifier`` in aeon's frame: unequal lengths, missing values, many channels.
 
-    >>> RFormerAeonClassifier(RFormerClassifier(epochs=30))  # doctest: +SKIP
+    Parameters
+    ----------
+    estimator : RFormerClassifier, optional
+        With the wanted parameters; it is not changed. By default ``RFormerClassifier()``.
+    random_state : int, RandomState or None, default None
+        Replaces that of the estimator, unless None.
+    n_jobs : int, default 1
+        Threads; replaces that of the estimator.
 
-    ``estimator``: an ``RFormerClassifier`` with the wanted parameters, which is not changed (None:
-    the default one); ``random_state`` and ``n_jobs`` (threads) take the place of its own, unless
-    ``random_state`` is None. After ``fit``: ``estimator_``.
+    Attributes
+    ----------
+    estimator_ : RFormerClassifier
+        The fitted estimator.
+
+    Examples
+    --------
+    >>> RFormerAeonClassifier(RFormerClassifier(epochs=30))  # doctest: +SKIP
     """
 
     _tags: ClassVar[dict[str, Any]] = _TAGS
@@ -79,7 +91,22 @@ class RFormerAeonClassifier(BaseClassifier):  # type: ignore[misc]
 
 
 class RFormerAeonRegressor(BaseRegressor):  # type: ignore[misc]
-    """``RFormerRegressor`` in aeon's frame; parameters as in ``RFormerAeonClassifier``."""
+    """``RFormerRegressor`` in aeon's frame: unequal lengths, missing values, many channels.
+
+    Parameters
+    ----------
+    estimator : RFormerRegressor, optional
+        With the wanted parameters; it is not changed. By default ``RFormerRegressor()``.
+    random_state : int, RandomState or None, default None
+        Replaces that of the estimator, unless None.
+    n_jobs : int, default 1
+        Threads; replaces that of the estimator.
+
+    Attributes
+    ----------
+    estimator_ : RFormerRegressor
+        The fitted estimator.
+    """
 
     _tags: ClassVar[dict[str, Any]] = _TAGS
 

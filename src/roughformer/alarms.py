@@ -29,11 +29,21 @@ _WORDS = re.compile(
 
 @dataclass(frozen=True)
 class Alarm:
-    """Raised when a value is past ``threshold`` for at least ``after`` units of time, cleared when
-    it is back past ``release`` (None: the threshold itself).
+    """A threshold with hysteresis on what a stream predicts.
 
-    ``above``: past is greater, else less. ``of``: the class whose (calibrated) probability is
-    watched, or the name or number of a target; None: the only target.
+    Parameters
+    ----------
+    threshold : float
+        The alarm is raised when the value is past it for at least ``after``.
+    release : float, optional
+        The alarm is cleared when the value is back past it; by default the threshold itself.
+    above : bool, default True
+        Whether past is greater, else less.
+    after : float, default 0.0
+        How long the value must be past the threshold.
+    of : object, optional
+        The class whose (calibrated) probability is watched, or the name or number of a target; by
+        default the only target.
     """
 
     threshold: float
@@ -60,7 +70,17 @@ class Alarm:
 
     @classmethod
     def parse(cls, text: str) -> "Alarm":
-        """``"above 100 release 95 after 5"``, ``"class=sick above 0.8 release 0.6"``."""
+        """Read an alarm from text.
+
+        Parameters
+        ----------
+        text : str
+            ``"above 100 release 95 after 5"``, ``"class=sick above 0.8 release 0.6"``.
+
+        Returns
+        -------
+        Alarm
+        """
         found = _WORDS.fullmatch(text.strip())
         if found is None:
             raise InputError(f"an alarm is written {_SYNTAX}, got {text!r}")
@@ -80,7 +100,19 @@ class Alarm:
         return " ".join(words + (["after", f"{self.after:.12g}"] if self.after else []))
 
     def column(self, classes: Sequence[Any] | None, targets: Sequence[str]) -> int:
-        """The number of what is watched, among ``classes`` or else among ``targets``."""
+        """Find the number of what is watched.
+
+        Parameters
+        ----------
+        classes : sequence or None
+            Classes of the model; None for a regression.
+        targets : sequence of str
+            Names of the targets of a regression.
+
+        Returns
+        -------
+        int
+        """
         names = [str(name) for name in (targets if classes is None else classes)]
         what = "target" if classes is None else "class"
         if self.of is None and classes is None and len(names) == 1:
@@ -95,18 +127,55 @@ class Alarm:
         )
 
     def past(self, values: Floats, bound: float) -> npt.NDArray[np.bool_]:
-        """Which values are beyond ``bound`` on the side of alarm; NaN is not."""
+        """Tell which values are beyond a bound on the side of alarm; NaN is not.
+
+        Parameters
+        ----------
+        values : ndarray (e,)
+            Values watched.
+        bound : float
+            The threshold, say.
+
+        Returns
+        -------
+        ndarray of bool (e,)
+        """
         return np.asarray(values > bound if self.above else values < bound)
 
     def back(self, values: Floats) -> npt.NDArray[np.bool_]:
-        """Which values clear the alarm; NaN does not."""
+        """Tell which values clear the alarm; NaN does not.
+
+        Parameters
+        ----------
+        values : ndarray (e,)
+            Values watched.
+
+        Returns
+        -------
+        ndarray of bool (e,)
+        """
         bound = self.threshold if self.release is None else self.release
         return np.asarray(values < bound if self.above else values > bound)
 
 
 class AlarmState:
-    """One alarm on ``n`` slots: ``active (n,)``; ``since (n,)``, when it was raised; ``begun
-    (n,)``, since when the value is past the threshold. NaN = not.
+    """One alarm on many slots.
+
+    Parameters
+    ----------
+    alarm : Alarm
+        The alarm.
+    n : int
+        Number of slots; none has an alarm at first.
+
+    Attributes
+    ----------
+    active : ndarray of bool (n,)
+        Where the alarm is raised.
+    since : ndarray (n,)
+        When it was raised; NaN = not.
+    begun : ndarray (n,)
+        Since when the value is past the threshold; NaN = not.
     """
 
     def __init__(self, alarm: Alarm, n: int) -> None:
@@ -119,8 +188,21 @@ class AlarmState:
     def update(
         self, slots: npt.NDArray[np.int64], times: Floats, values: Floats
     ) -> npt.NDArray[np.int8]:
-        """Events ``(e,)``, in order of time for each slot -> what each did: 1 raised the alarm,
-        -1 cleared it, 0 left it. A NaN leaves everything as it is.
+        """Take in events, in order of time for each slot. A NaN leaves everything as it is.
+
+        Parameters
+        ----------
+        slots : ndarray of int (e,)
+            Slots of the events.
+        times : ndarray (e,)
+            Their times.
+        values : ndarray (e,)
+            Values watched.
+
+        Returns
+        -------
+        ndarray of int8 (e,)
+            What each event did: 1 raised the alarm, -1 cleared it, 0 left it.
         """
         done = np.zeros(len(slots), dtype=np.int8)
         for rows in _rounds(slots):
@@ -145,11 +227,23 @@ class AlarmState:
         return raised.astype(np.int8) - cleared.astype(np.int8)
 
     def reset(self, slot: int) -> None:
-        """The slot begins anew."""
+        """Begin a slot anew.
+
+        Parameters
+        ----------
+        slot : int
+            Which slot.
+        """
         self.active[slot], self.since[slot], self.begun[slot] = False, np.nan, np.nan
 
     def resize(self, n: int) -> None:
-        """More slots, or fewer."""
+        """Change the number of slots.
+
+        Parameters
+        ----------
+        n : int
+            The new number.
+        """
         for name, empty in (("active", False), ("since", np.nan), ("begun", np.nan)):
             old = getattr(self, name)
             new = np.full(n, empty, dtype=old.dtype)
@@ -157,7 +251,17 @@ class AlarmState:
             setattr(self, name, new)
 
     def save(self, slot: int) -> dict[str, Any]:
-        """The state of a slot, for JSON."""
+        """Save the state of a slot, for JSON.
+
+        Parameters
+        ----------
+        slot : int
+            Which slot.
+
+        Returns
+        -------
+        dict
+        """
         return {
             "alarm": str(self.alarm),
             "active": bool(self.active[slot]),
@@ -166,7 +270,15 @@ class AlarmState:
         }
 
     def load(self, slot: int, state: dict[str, Any]) -> None:
-        """What ``save`` gave; the state of another alarm is no state of this one."""
+        """Restore the state of a slot.
+
+        Parameters
+        ----------
+        slot : int
+            Which slot.
+        state : dict
+            What ``save`` returned; the state of another alarm only resets the slot.
+        """
         self.reset(slot)
         if state.get("alarm") == str(self.alarm):
             self.active[slot] = state.get("active") is True
@@ -178,8 +290,14 @@ class AlarmState:
 class Detection:
     """How an alarm met the onsets of what it should detect.
 
-    ``delays (n,)``: from each onset to the first alarm, NaN = missed. ``false_alarms``: alarms that
-    belong to no onset; ``false_rate``: of them in a unit of time, NaN if the duration is not known.
+    Attributes
+    ----------
+    delays : ndarray (n,)
+        From each onset to the first alarm; NaN = missed.
+    false_alarms : int
+        Number of alarms that belong to no onset.
+    false_rate : float
+        False alarms in a unit of time; NaN if the duration is not known.
     """
 
     delays: Floats
@@ -188,12 +306,12 @@ class Detection:
 
     @property
     def missed(self) -> int:
-        """Onsets without an alarm."""
+        """Number of onsets without an alarm."""
         return int(np.isnan(self.delays).sum())
 
     @property
     def median_delay(self) -> float:
-        """Of the onsets that were detected; NaN if none was."""
+        """Median delay of the onsets that were detected; NaN if none was."""
         found = self.delays[~np.isnan(self.delays)]
         return float(np.median(found)) if len(found) else math.nan
 
@@ -201,11 +319,25 @@ class Detection:
 def time_to_detection(
     onsets: Any, raised: Any, horizon: float, *, duration: float | None = None
 ) -> Detection:
-    """Onsets ``(n,)`` and the times ``(a,)`` at which an alarm was raised, of one recording.
+    """Measure how soon alarms detect onsets in one recording.
 
     An alarm belongs to the last onset before it (or at the same time), if that is at most
     ``horizon`` ago; else it is false. An onset is detected by the first alarm that belongs to it.
-    ``duration``: of the recording, for the rate of false alarms.
+
+    Parameters
+    ----------
+    onsets : array-like (n,)
+        Times of the onsets.
+    raised : array-like (a,)
+        Times at which an alarm was raised.
+    horizon : float
+        Longest time from an onset to its alarm.
+    duration : float, optional
+        Of the recording, for the rate of false alarms.
+
+    Returns
+    -------
+    Detection
     """
     starts, alarms = (np.sort(np.asarray(x, dtype=np.float64).ravel()) for x in (onsets, raised))
     if not (np.isfinite(starts).all() and np.isfinite(alarms).all()):

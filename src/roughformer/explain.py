@@ -56,26 +56,39 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
-    """What drove one prediction; see the module for the meaning of the numbers."""
+    """What drove one prediction; see the module for the meaning of the numbers.
+
+    Attributes
+    ----------
+    windows : ndarray (L,)
+        Importance of each window.
+    window_edges : ndarray (L + 1,)
+        Where windows begin and end, in the unit of the series' times.
+    channels : dict of str to float
+        Importance of each channel.
+    words : dict of str to float
+        Importance of the most important words, largest first, by the names of the encoder.
+    static : dict of str to float
+        Importance of each number that static covariates become.
+    prediction : str
+        What the model predicts, in words.
+    target : object
+        The class, or the number of the output, that is explained.
+    value : float
+        f(x): the log-odds of that class, or the predicted number.
+    baseline : float
+        f with all windows hidden: all words together make up the difference to ``value``.
+    """
 
     windows: Floats
-    """Importance of each window ``(L,)``."""
     window_edges: Floats
-    """Where windows begin and end ``(L + 1,)``, in the unit of the series' times."""
     channels: dict[str, float]
-    """Importance of each channel."""
     words: dict[str, float]
-    """Importance of the most important words, largest first, by the names of the encoder."""
     static: dict[str, float]
-    """Importance of each number that static covariates become."""
     prediction: str
-    """What the model says, for people."""
     target: Any
-    """The class, or the number of the output, that is explained."""
     value: float
-    """f(x): the log-odds of that class, or the predicted number."""
     baseline: float
-    """f with all windows hidden: all words together make up the difference to ``value``."""
 
 
 def explain(

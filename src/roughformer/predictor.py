@@ -29,9 +29,20 @@ _SERIES_AT_ONCE = 1024  # bounds the memory of tokens
 
 @dataclass
 class Predictor:
-    """An encoder, a model, and what its numbers mean.
+    """Everything from raw series to predictions: an encoder, a model, and what its numbers mean.
 
-    ``calibration``: temperature of the logits, or factor on standard deviations.
+    Parameters
+    ----------
+    encoder : Tokenizer or other encoder
+        Makes the inputs of the model from series.
+    model : nn.Module
+        The network, or a committee of networks.
+    targets : ClassTargets or NumberTargets
+        What its outputs mean: class labels, or the scale of targets.
+    calibration : float, default 1.0
+        Temperature of the logits, or factor on standard deviations.
+    facts : dict, optional
+        Metadata saved with the model.
     """
 
     encoder: Any
@@ -48,20 +59,37 @@ class Predictor:
 
     @property
     def outputs(self) -> OutputConfig:
-        """What the model says."""
+        """Configuration of the model's outputs."""
         config: OutputConfig = self.model.config  # type: ignore[assignment]
         return config
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
+        """Device of the weights."""
         return next(self.model.parameters()).device
 
     def raw(
         self, batch: SeriesBatch, *, drop: float = 0.0, seed: int = 0, threads: int | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Outputs of the model ``(B, n[, k])``, or ``(B, L, n[, k])`` if causal, and the mask of
-        real windows ``(B, L)``.
+        """Run the model on series.
+
+        Parameters
+        ----------
+        batch : SeriesBatch
+            Series with the channels that the model was fitted to.
+        drop : float, default 0.0
+            Share of each series' points to leave out.
+        seed : int, default 0
+            Which points are left out.
+        threads : int, optional
+            Threads for the tokens.
+
+        Returns
+        -------
+        output : Tensor (B, n[, k]), or (B, L, n[, k]) if causal
+            Outputs of the model.
+        mask : Tensor (B, L)
+            True where a window is real.
         """
         outputs, masks = [], []
         for i in range(0, max(len(batch), 1), _SERIES_AT_ONCE):
@@ -80,24 +108,72 @@ class Predictor:
         return torch.cat(outputs), torch.cat([_pad(m, most) for m in masks])
 
     def logits(self, batch: SeriesBatch, **options: Any) -> Tensor:
-        """Calibrated logits ``(B, K)``; those of the last window if causal."""
+        """Compute calibrated logits; those of the last window if causal.
+
+        Parameters
+        ----------
+        batch : SeriesBatch
+            Series to classify.
+        **options
+            Of ``raw``.
+
+        Returns
+        -------
+        Tensor (B, K)
+        """
         output, mask = self.raw(batch, **options)
         return self.at_last_window(output, mask) / self.calibration
 
     def probabilities(self, batch: SeriesBatch, **options: Any) -> npt.NDArray[np.float64]:
-        """``(B, K)``, rows sum to 1."""
+        """Compute calibrated probabilities of the classes.
+
+        Parameters
+        ----------
+        batch : SeriesBatch
+            Series to classify.
+        **options
+            Of ``raw``.
+
+        Returns
+        -------
+        ndarray (B, K)
+            Rows sum to 1.
+        """
         found = self.logits(batch, **options).double().softmax(dim=-1)
         return np.asarray(found.numpy())
 
     def numbers(self, batch: SeriesBatch, **options: Any) -> dict[str, npt.NDArray[np.float64]]:
-        """``point (B, m)``, and ``deviation (B, m)`` or ``quantiles (B, m, q)`` if the model tells
-        them; in units of the world.
+        """Predict the targets of a regression, in their own units.
+
+        Parameters
+        ----------
+        batch : SeriesBatch
+            Series to predict for.
+        **options
+            Of ``raw``.
+
+        Returns
+        -------
+        dict
+            ``point (B, m)``, and ``deviation (B, m)`` or ``quantiles (B, m, q)`` if the model has
+            them.
         """
         output, mask = self.raw(batch, **options)
         return self.in_world(self.at_last_window(output, mask))
 
     def in_world(self, output: Tensor) -> dict[str, npt.NDArray[np.float64]]:
-        """``numbers`` for outputs ``(..., m[, k])`` of the model."""
+        """Convert outputs of a regression to the units of the targets.
+
+        Parameters
+        ----------
+        output : Tensor (..., m[, k])
+            Outputs of the model.
+
+        Returns
+        -------
+        dict
+            As ``numbers``.
+        """
         assert isinstance(self.targets, NumberTargets)
         point = self.targets.to_world(point_of(output, self.outputs))
         found = {"point": point.numpy()}
@@ -111,8 +187,19 @@ class Predictor:
         return found
 
     def describe(self, output: Tensor, number: int = 0) -> str:
-        """The prediction of one series in words, from the model's outputs ``(n[, k])`` for it: the
-        class and its probability, or the target of that number and how sure it is.
+        """Describe the prediction for one series in words.
+
+        Parameters
+        ----------
+        output : Tensor (n[, k])
+            Outputs of the model for the series.
+        number : int, default 0
+            Which target of a regression.
+
+        Returns
+        -------
+        str
+            The class and its probability, or the target and its uncertainty.
         """
         if isinstance(self.targets, ClassTargets):
             shares = (output.double() / self.calibration).softmax(dim=0)
@@ -127,8 +214,18 @@ class Predictor:
         return text if self.outputs.n_outputs == 1 else f"target {number}: {text}"
 
     def window_edges(self, batch: SeriesBatch) -> list[npt.NDArray[np.float64]]:
-        """For each series the edges ``(L + 1,)`` of the windows that its tokens stand for, in the
-        unit of its times. A token of one sample stands for the time since the sample before.
+        """Compute the edges of the windows that the tokens stand for.
+
+        Parameters
+        ----------
+        batch : SeriesBatch
+            Series to be cut.
+
+        Returns
+        -------
+        list of ndarray (L + 1,)
+            For each series, in the unit of its times. A token of one sample stands for the time
+            since the sample before.
         """
         if isinstance(self.encoder, Tokenizer):
             rule = self.encoder.config.rule
@@ -143,8 +240,18 @@ class Predictor:
         return [cuts.of(b) for b in range(len(batch))]
 
     def at_last_window(self, output: Tensor, mask: Tensor) -> Tensor:
-        """``(B, n[, k])``: of a causal model's outputs ``(B, L, n[, k])`` those of the last window
-        that ``mask (B, L)`` says is real; other models' outputs as they are.
+        """Select the outputs of a causal model at the last real window.
+
+        Parameters
+        ----------
+        output : Tensor (B, L, n[, k])
+            Outputs of the model; those of a model that is not causal are returned as they are.
+        mask : Tensor (B, L)
+            True where a window is real.
+
+        Returns
+        -------
+        Tensor (B, n[, k])
         """
         if not self.outputs.causal:
             return output
@@ -158,7 +265,13 @@ class Predictor:
     # On disk
 
     def save(self, directory: str | os.PathLike[str]) -> None:
-        """``config.json``, ``model.safetensors`` and a manifest; complete or not at all."""
+        """Write ``config.json``, ``model.safetensors`` and a manifest; complete or not at all.
+
+        Parameters
+        ----------
+        directory : path
+            Where to write.
+        """
         config = {
             "kind": kind_of_model(self._members[0]),
             "members": len(self._members),
@@ -172,7 +285,24 @@ class Predictor:
 
     @classmethod
     def load(cls, directory: str | os.PathLike[str], device: str = "cpu") -> "Predictor":
-        """What ``save`` wrote; ``CheckpointError`` if it is damaged or something else."""
+        """Load what ``save`` wrote.
+
+        Parameters
+        ----------
+        directory : path
+            Where it was written.
+        device : str, default "cpu"
+            Where to put the weights.
+
+        Returns
+        -------
+        Predictor
+
+        Raises
+        ------
+        CheckpointError
+            If the files are damaged or something else.
+        """
         _check_device(device)
         saved = load_checkpoint(directory)
         try:

@@ -128,21 +128,29 @@ class _Rocket(BaseEstimator):  # type: ignore[misc]
 
 
 class RocketClassifier(ClassifierMixin, _Rocket):  # type: ignore[misc]
-    """Classes of series by ROCKET features and a ridge classifier; ``pip install
-    'roughformer[aeon]'``.
+    """Classify series by ROCKET features and ridge; needs ``pip install 'roughformer[aeon]'``.
 
-    kernels
-        ``"mini"`` (MiniRocket) or ``"multi"`` (MultiRocket: differences and more statistics; aeon
-        compiles it for about a minute in each process).
-    n_kernels
+    The penalty is chosen by leave-one-out on the training part.
+
+    Parameters
+    ----------
+    kernels : {"mini", "multi"}, default "mini"
+        MiniRocket, or MultiRocket: differences and more statistics; aeon compiles it for about a
+        minute in each process.
+    n_kernels : int, default 10000
         About how many convolutions; MultiRocket makes 8 features of each.
-    n_points
-        Length of the even grid that each series is resampled to over its own span; ``"median"``:
-        of the training lengths, at least 9.
-    n_jobs, random_state
-        Threads of the convolutions; the same whole number gives the same model.
+    n_points : int or "median", default "median"
+        Length of the even grid that each series is resampled to over its own span; ``"median"``: of
+        the training lengths, at least 9.
+    n_jobs : int, default 1
+        Threads of the convolutions.
+    random_state : int, RandomState or None, default None
+        The same integer gives the same model.
 
-    The penalty is chosen by leave-one-out on the training part. After ``fit``: ``classes_``.
+    Attributes
+    ----------
+    classes_ : ndarray (K,)
+        Class labels.
     """
 
     def fit(
@@ -155,8 +163,27 @@ class RocketClassifier(ClassifierMixin, _Rocket):  # type: ignore[misc]
         layout: str | None = None,
         columns: Mapping[str, Any] | None = None,
     ) -> Self:
-        """Learn from series ``X`` (anything ``SeriesBatch.of`` takes) and labels ``y (B,)``, by
-        default those of the series.
+        """Learn from labelled series.
+
+        Parameters
+        ----------
+        X : SeriesBatch, array or list of arrays
+            Series: anything ``SeriesBatch.of`` takes.
+        y : array-like (B,), optional
+            Labels; by default those of ``X``.
+        times : array-like, optional
+            Times of the samples; one unit apart if not given.
+        lengths : array-like of int, optional
+            Lengths of padded series.
+        layout : {"time_first", "channels_first"}, optional
+            Whether arrays are ``(B, L, C)`` or ``(B, C, L)``; if not given, time first where that
+            is no guess.
+        columns : mapping, optional
+            What the columns of a table mean, by the argument names of ``SeriesBatch.from_table``.
+
+        Returns
+        -------
+        self
         """
         batch, self._known = _some_series(X, y, times, lengths, layout, columns)
         labels = _labels(y, batch)
@@ -176,7 +203,26 @@ class RocketClassifier(ClassifierMixin, _Rocket):  # type: ignore[misc]
         layout: str | None = None,
         columns: Mapping[str, Any] | None = None,
     ) -> npt.NDArray[np.float64]:
-        """Scores ``(B, K)``, or ``(B,)`` for the second of two classes; no probabilities."""
+        """Compute scores of the classes; they are no probabilities.
+
+        Parameters
+        ----------
+        X : SeriesBatch, array or list of arrays
+            Series: anything ``SeriesBatch.of`` takes.
+        times : array-like, optional
+            Times of the samples; one unit apart if not given.
+        lengths : array-like of int, optional
+            Lengths of padded series.
+        layout : {"time_first", "channels_first"}, optional
+            Whether arrays are ``(B, L, C)`` or ``(B, C, L)``; if not given, as in ``fit``.
+        columns : mapping, optional
+            What the columns of a table mean; if not given, as in ``fit``.
+
+        Returns
+        -------
+        ndarray (B, K)
+            Of two classes ``(B,)``, for the second.
+        """
         features = self._features(X, times, lengths, layout, columns)
         if len(features) == 0:
             return np.zeros((0, len(self.classes_)) if len(self.classes_) > 2 else 0)
@@ -191,7 +237,26 @@ class RocketClassifier(ClassifierMixin, _Rocket):  # type: ignore[misc]
         layout: str | None = None,
         columns: Mapping[str, Any] | None = None,
     ) -> npt.NDArray[Any]:
-        """Labels ``(B,)``."""
+        """Predict the class of each series.
+
+        Parameters
+        ----------
+        X : SeriesBatch, array or list of arrays
+            Series: anything ``SeriesBatch.of`` takes.
+        times : array-like, optional
+            Times of the samples; one unit apart if not given.
+        lengths : array-like of int, optional
+            Lengths of padded series.
+        layout : {"time_first", "channels_first"}, optional
+            Whether arrays are ``(B, L, C)`` or ``(B, C, L)``; if not given, as in ``fit``.
+        columns : mapping, optional
+            What the columns of a table mean; if not given, as in ``fit``.
+
+        Returns
+        -------
+        ndarray (B,)
+            Class labels.
+        """
         features = self._features(X, times, lengths, layout, columns)
         return np.asarray(self.ridge_.predict(features)) if len(features) else self.classes_[:0]
 
@@ -205,14 +270,52 @@ class RocketClassifier(ClassifierMixin, _Rocket):  # type: ignore[misc]
         layout: str | None = None,
         columns: Mapping[str, Any] | None = None,
     ) -> float:
-        """The share of right labels; ``y=None``: those of the series."""
+        """Compute the accuracy.
+
+        Parameters
+        ----------
+        X : SeriesBatch, array or list of arrays
+            Series: anything ``SeriesBatch.of`` takes.
+        y : array-like (B,), optional
+            Labels; by default those of ``X``.
+        times : array-like, optional
+            Times of the samples; one unit apart if not given.
+        lengths : array-like of int, optional
+            Lengths of padded series.
+        layout : {"time_first", "channels_first"}, optional
+            Whether arrays are ``(B, L, C)`` or ``(B, C, L)``; if not given, as in ``fit``.
+        columns : mapping, optional
+            What the columns of a table mean; if not given, as in ``fit``.
+
+        Returns
+        -------
+        float
+            Share of the series whose class is predicted right.
+        """
         batch = self._series(X, times, lengths, layout, columns)
         return share_equal(_labels(y, batch), self.predict(batch))
 
 
 class RocketRegressor(RegressorMixin, _Rocket):  # type: ignore[misc]
-    """Numbers from series by ROCKET features and ridge regression; parameters as in
-    ``RocketClassifier``. Targets may be ``(B,)`` or ``(B, m)``.
+    """Predict numbers from series by ROCKET features and ridge regression.
+
+    Needs ``pip install 'roughformer[aeon]'``. The penalty is chosen by leave-one-out on the
+    training part.
+
+    Parameters
+    ----------
+    kernels : {"mini", "multi"}, default "mini"
+        MiniRocket, or MultiRocket: differences and more statistics; aeon compiles it for about a
+        minute in each process.
+    n_kernels : int, default 10000
+        About how many convolutions; MultiRocket makes 8 features of each.
+    n_points : int or "median", default "median"
+        Length of the even grid that each series is resampled to over its own span; ``"median"``: of
+        the training lengths, at least 9.
+    n_jobs : int, default 1
+        Threads of the convolutions.
+    random_state : int, RandomState or None, default None
+        The same integer gives the same model.
     """
 
     def __sklearn_tags__(self) -> Any:
@@ -231,8 +334,27 @@ class RocketRegressor(RegressorMixin, _Rocket):  # type: ignore[misc]
         layout: str | None = None,
         columns: Mapping[str, Any] | None = None,
     ) -> Self:
-        """Learn from series ``X`` (anything ``SeriesBatch.of`` takes) and ``y (B,)`` or ``(B, m)``,
-        by default the labels of the series.
+        """Learn from series with known targets.
+
+        Parameters
+        ----------
+        X : SeriesBatch, array or list of arrays
+            Series: anything ``SeriesBatch.of`` takes.
+        y : array-like (B,) or (B, m), optional
+            Targets; by default the labels of ``X``.
+        times : array-like, optional
+            Times of the samples; one unit apart if not given.
+        lengths : array-like of int, optional
+            Lengths of padded series.
+        layout : {"time_first", "channels_first"}, optional
+            Whether arrays are ``(B, L, C)`` or ``(B, C, L)``; if not given, time first where that
+            is no guess.
+        columns : mapping, optional
+            What the columns of a table mean, by the argument names of ``SeriesBatch.from_table``.
+
+        Returns
+        -------
+        self
         """
         batch, self._known = _some_series(X, y, times, lengths, layout, columns)
         numbers = _numbers(y, batch)
@@ -250,7 +372,25 @@ class RocketRegressor(RegressorMixin, _Rocket):  # type: ignore[misc]
         layout: str | None = None,
         columns: Mapping[str, Any] | None = None,
     ) -> npt.NDArray[np.float64]:
-        """Numbers ``(B,)`` or ``(B, m)``."""
+        """Predict the targets of each series.
+
+        Parameters
+        ----------
+        X : SeriesBatch, array or list of arrays
+            Series: anything ``SeriesBatch.of`` takes.
+        times : array-like, optional
+            Times of the samples; one unit apart if not given.
+        lengths : array-like of int, optional
+            Lengths of padded series.
+        layout : {"time_first", "channels_first"}, optional
+            Whether arrays are ``(B, L, C)`` or ``(B, C, L)``; if not given, as in ``fit``.
+        columns : mapping, optional
+            What the columns of a table mean; if not given, as in ``fit``.
+
+        Returns
+        -------
+        ndarray (B,) or (B, m)
+        """
         features = self._features(X, times, lengths, layout, columns)
         if len(features) == 0:
             return np.zeros((0, *self._shape))
@@ -266,7 +406,27 @@ class RocketRegressor(RegressorMixin, _Rocket):  # type: ignore[misc]
         layout: str | None = None,
         columns: Mapping[str, Any] | None = None,
     ) -> float:
-        """R²; ``y=None``: of the labels of the series."""
+        """Compute R².
+
+        Parameters
+        ----------
+        X : SeriesBatch, array or list of arrays
+            Series: anything ``SeriesBatch.of`` takes.
+        y : array-like (B,) or (B, m), optional
+            Targets; by default the labels of ``X``.
+        times : array-like, optional
+            Times of the samples; one unit apart if not given.
+        lengths : array-like of int, optional
+            Lengths of padded series.
+        layout : {"time_first", "channels_first"}, optional
+            Whether arrays are ``(B, L, C)`` or ``(B, C, L)``; if not given, as in ``fit``.
+        columns : mapping, optional
+            What the columns of a table mean; if not given, as in ``fit``.
+
+        Returns
+        -------
+        float
+        """
         batch = self._series(X, times, lengths, layout, columns)
         return float(r2_score(_numbers(y, batch), self.predict(batch)))
 

@@ -34,7 +34,19 @@ _AT_ONCE = 8  # of the series of a user
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written, and the largest difference from the model for each output."""
+    """What was written, and how far it is from the model.
+
+    Attributes
+    ----------
+    path : Path
+        The file.
+    about : dict
+        Its description, which ``about_path`` holds.
+    differences : dict of str to float
+        Largest difference from the model for each output.
+    n_series : int
+        Number of series that it was checked on.
+    """
 
     path: Path
     about: dict[str, Any]
@@ -43,12 +55,12 @@ class Exported:
 
     @property
     def about_path(self) -> Path:
-        """Where ``about`` stands: ``.json`` is added to the name, so that formats do not share."""
+        """Path of ``about``: ``.json`` is added to the name, so that formats do not share it."""
         return self.path.with_name(f"{self.path.name}.json")
 
     @property
     def largest(self) -> float:
-        """Over all outputs."""
+        """Largest difference over all outputs."""
         return max(self.differences.values())
 
 
@@ -61,11 +73,34 @@ def export_model(
     data: SeriesBatch | None = None,
     version: str = "",
 ) -> Exported:
-    """Write a model as one graph, from padded raw samples to predictions; ``NAME.json`` beside it.
+    """Write a model as one graph, from padded raw samples to predictions.
 
-    The file is run before it is written, on made-up series of sizes that it was not traced with, or
-    on ``data``; ``InputError`` if it differs from the model by more than 1e-5. ``dtype``: of the
-    input ``values``.
+    The file is run before it is written, on ``data`` or on made-up series of sizes that it was not
+    traced with.
+
+    Parameters
+    ----------
+    predictor : Predictor
+        The trained model.
+    path : path
+        The file to write; ``NAME.json`` beside it describes the inputs and outputs.
+    format : {"onnx", "torch"}, default "onnx"
+        Format of the file.
+    dtype : {"float32", "float64"}, default "float64"
+        Of the input ``values``.
+    data : SeriesBatch, optional
+        Series to check the file on; made-up ones if not given.
+    version : str, default ""
+        Version of roughformer, for ``NAME.json``.
+
+    Returns
+    -------
+    Exported
+
+    Raises
+    ------
+    InputError
+        If the file differs from the model by more than 1e-5; nothing is written.
     """
     kind = _checked(format, dtype)
     graph = Graph(predictor)
@@ -88,11 +123,37 @@ def export_step(
     version: str = "",
     max_windows: int = MAX_WINDOWS,
 ) -> Exported:
-    """Write a causal model as one step of a stream, state in and state out (see ``StepGraph``), and
-    ``NAME.json`` beside it.
+    """Write a causal model as one step of a stream, state in and state out (see ``StepGraph``).
 
-    It is checked as ``export_model`` does: series go through it a few points at a time, and what it
-    says at the end of every window is what the model says of the whole series.
+    It is checked as ``export_model`` does: series go through it a few points at a time, and its
+    output at the end of every window is that of the model on the whole series.
+
+    Parameters
+    ----------
+    predictor : Predictor
+        The trained model.
+    path : path
+        The file to write; ``NAME.json`` beside it describes the inputs and outputs.
+    format : {"onnx", "torch"}, default "onnx"
+        Format of the file.
+    dtype : {"float32", "float64"}, default "float64"
+        Of the input ``values``.
+    data : SeriesBatch, optional
+        Series to check the file on; made-up ones if not given.
+    version : str, default ""
+        Version of roughformer, for ``NAME.json``.
+    max_windows : int, default 1024
+        Windows that a stream may have, if the model has no ``context``.
+
+    Returns
+    -------
+    Exported
+
+    Raises
+    ------
+    InputError
+        If the model cannot be run as a stream, or if the file differs from it by more than 1e-5;
+        nothing is written.
     """
     kind = _checked(format, dtype)
     graph = StepGraph(predictor, whole_number(max_windows, "max_windows", 1))

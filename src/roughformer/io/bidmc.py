@@ -53,18 +53,29 @@ Protocol = Literal["patient", "random"]
 def load_heart_rate(
     root: str | PathLike[str] | None = None, *, target: Target = "HR", verify: bool = True
 ) -> SeriesBatch:
-    """Build the windows from the WFDB files under ``root`` (see ``data_root``).
-
-    Returns B series of 4,000 points on the shared grid k / 125 s; channels ("PPG", "ECG"); labels
-    (B,) float64 in beats, breaths per minute or percent; ids "bidmc07:0123" = recording and start
-    in seconds; static covariate "recording" (1 ... 53), for grouping and not as an input. B is
-    7,949 for HR and for Pulse, which the monitor takes from the PPG (HR: from the ECG). RR leaves
-    out the 79 windows whose mean is 0 (7,870 stay); SpO2 leaves out the 150 of recording 19 (7,799
-    stay), whose constant SpO2 was lost when the WFDB file was made.
+    """Build the windows of the heart-rate task from PhysioNet's WFDB files.
 
     Values are float32: the recordings have 16 bits a sample, float32 resolves 24, and the windows
-    overlap tenfold, so float64 would cost 254 MB more for nothing. ``verify`` checks every file
-    that is read against PhysioNet's own SHA256SUMS.txt.
+    overlap tenfold, so float64 would cost 254 MB more for nothing.
+
+    Parameters
+    ----------
+    root : path, optional
+        Where the files are; see ``data_root``.
+    target : {"HR", "Pulse", "RR", "SpO2"}, default "HR"
+        The label. The monitor takes HR from the ECG and Pulse from the PPG.
+    verify : bool, default True
+        Check every file that is read against PhysioNet's own SHA256SUMS.txt.
+
+    Returns
+    -------
+    SeriesBatch
+        B series of 4,000 points on the shared grid k / 125 s; channels ("PPG", "ECG"); labels (B,)
+        float64 in beats, breaths per minute or percent; ids "bidmc07:0123" = recording and start in
+        seconds; static covariate "recording" (1 ... 53), for grouping and not as an input. B is
+        7,949 for HR and Pulse. RR leaves out the 79 windows whose mean is 0 (7,870 stay); SpO2
+        leaves out the 150 of recording 19 (7,799 stay), whose constant SpO2 was lost when the WFDB
+        file was made.
     """
     if target not in _NUMERIC:
         raise InputError(f"target must be one of {', '.join(_NUMERIC)}, got {target!r}")
@@ -103,14 +114,24 @@ def load_heart_rate(
 def heart_rate_split(
     protocol: Protocol, *, seed: int = 0, recordings: npt.ArrayLike | None = None
 ) -> dict[str, npt.NDArray[np.int64]]:
-    """Indices of the windows in "train", "validation" and "test", each in increasing order.
+    """Split the windows of the heart-rate task. The HR splits of seed 0 are checked by a hash.
 
-    "patient": the archive's test recordings, and 6 whole training recordings for validation (seed
-    0: 2, 13, 16, 25, 34, 47; another seed draws another six). "random": a permutation of all
-    windows by ``RandomState(seed)``, cut at 70 % and 85 %.
+    Parameters
+    ----------
+    protocol : {"patient", "random"}
+        "patient": the archive's test recordings, and 6 whole training recordings for validation
+        (seed 0: 2, 13, 16, 25, 34, 47; another seed draws another six). "random": a permutation of
+        all windows by ``RandomState(seed)``, cut at 70 % and 85 %.
+    seed : int, default 0
+        Of the split.
+    recordings : array-like of int (B,), optional
+        The recording of each window, by default those of the HR target; for RR and SpO2 give
+        ``batch.static[:, 0]``.
 
-    ``recordings (B,)``: the recording of each window, by default those of the HR target; for RR
-    and SpO2 give ``batch.static[:, 0]``. The HR splits of seed 0 are fixed: their hash is checked.
+    Returns
+    -------
+    dict of ndarray
+        Indices of the windows in "train", "validation" and "test", each in increasing order.
     """
     if protocol not in _SPLIT_SHA256:
         raise InputError(f"protocol must be 'patient' or 'random', got {protocol!r}")

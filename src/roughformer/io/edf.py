@@ -27,9 +27,22 @@ def read_edf(
     """Read EDF/EDF+/BDF files in physical units, times in seconds from the start of the file.
 
     Channels of different rates: a series has a point at every time at which any channel was
-    sampled, NaN where the others were not. ``channels`` picks and orders signals by label; without
-    it all files must have the same ones. Ids are the file names without suffix. ``options``
-    (``labels=``, ``static=``, ...) go to ``SeriesBatch``.
+    sampled, NaN where the others were not. Ids are the file names without suffix.
+
+    Parameters
+    ----------
+    paths : path or sequence of paths
+        Files, a series each.
+    channels : sequence of str, optional
+        Signals to read, by label and in this order; without it all files must have the same ones.
+    dtype : dtype, default float64
+        Of the values.
+    **options
+        ``labels=``, ``static=``, ... of ``SeriesBatch``.
+
+    Returns
+    -------
+    SeriesBatch
     """
     files = [paths] if isinstance(paths, str | PathLike) else list(paths)
     if not files:

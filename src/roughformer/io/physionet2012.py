@@ -81,14 +81,26 @@ class _Events:
 def load_physionet2012(
     root: str | PathLike[str] | None = None, *, subsets: Sequence[str] = _SUBSETS
 ) -> SeriesBatch:
-    """Load the stays of ``subsets`` from under ``root`` (see ``data_root``).
+    """Load the ICU stays of the PhysioNet Challenge 2012.
 
-    Times are hours since admission (minute / 60), channels the 37 variables in float32, labels
-    (B,) int64: death in hospital. Ids are the record numbers; ``physionet2012_subset(batch.ids)``
-    tells the sets. Static covariates: Age, Gender, Height, ICUType (NaN where the file has -1).
     Weight -1 is NaN; other odd values (a pH of 735, say) stay as they are. If a variable is given
     twice in one minute the last one in the file counts. Every stay has a point at 0 h, even the
     few for which nothing was ever measured.
+
+    Parameters
+    ----------
+    root : path, optional
+        Where the files are; see ``data_root``.
+    subsets : sequence of {"a", "b", "c"}, default ("a", "b", "c")
+        Sets to load.
+
+    Returns
+    -------
+    SeriesBatch
+        Times are hours since admission (minute / 60), channels the 37 variables in float32, labels
+        (B,) int64: death in hospital. Ids are the record numbers;
+        ``physionet2012_subset(batch.ids)`` tells the sets. Static covariates: Age, Gender, Height,
+        ICUType (NaN where the file has -1).
     """
     wanted = list(dict.fromkeys(subsets))
     unknown = [subset for subset in wanted if subset not in _SUBSETS]
@@ -101,7 +113,18 @@ def load_physionet2012(
 
 
 def physionet2012_subset(ids: npt.ArrayLike) -> npt.NDArray[np.str_]:
-    """The set, 'a', 'b' or 'c', that each record number (B,) belongs to."""
+    """Find the set that each record belongs to.
+
+    Parameters
+    ----------
+    ids : array-like of int (B,)
+        Record numbers.
+
+    Returns
+    -------
+    ndarray of str (B,)
+        'a', 'b' or 'c'.
+    """
     number = np.asarray(ids).astype(np.int64)
     which = np.searchsorted(_FIRST_IDS, number, side="right") - 1
     if (which < 0).any():

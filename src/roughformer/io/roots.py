@@ -24,9 +24,23 @@ _KNOWN = {
 
 
 def data_root(name: str, root: str | PathLike[str] | None = None) -> Path:
-    """The folder of data set ``name``: ``root/name`` or ``root``, whichever holds its files.
+    """Find the folder of a data set: ``root/name`` or ``root``, whichever holds its files.
 
-    ``root`` is the option or, without it, the environment variable ROUGHFORMER_DATA.
+    Parameters
+    ----------
+    name : {"bidmc", "physionet2012"}
+        The data set.
+    root : path, optional
+        By default the environment variable ROUGHFORMER_DATA.
+
+    Returns
+    -------
+    Path
+
+    Raises
+    ------
+    MissingDataError
+        If it is not there; the message says where to download it.
     """
     if name not in _KNOWN:
         raise InputError(f"unknown data set {name!r}; known are {', '.join(sorted(_KNOWN))}")

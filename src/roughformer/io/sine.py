@@ -22,16 +22,39 @@ def make_sine(
     phase_noise: float = 0.5,
     noise: float = 0.2,
 ) -> SeriesBatch:
-    """X(t) = g(t) sin(omega t + nu) + eta(t), g(t) = 1 + (t / t_max)^2, on a grid over [0, t_max].
+    """Make noisy sines, X(t) = g(t) sin(omega t + nu) + eta(t), g(t) = 1 + (t / t_max)^2.
 
-    omega is one of ``n_classes`` evenly spaced frequencies from ``low`` to ``high`` (radians per
-    unit of time), nu ~ N(0, phase_noise^2) is drawn once per series, eta ~ N(0, noise^2) at each
-    point. The paper names these parts but gives neither g nor the sizes of the noises: these are
-    ours. Classes are as even as ``n_samples`` allows and come in random order.
+    omega is one of ``n_classes`` evenly spaced frequencies, nu ~ N(0, phase_noise^2) is drawn once
+    per series, eta ~ N(0, noise^2) at each point. The paper names these parts but gives neither g
+    nor the sizes of the noises: these are ours. Classes are as even as ``n_samples`` allows and
+    come in random order. The same arguments give the same data.
 
-    Returns ``n_samples`` series of ``length`` points and one float32 channel "x" on one shared
-    grid; labels: the class, 0 ... n_classes - 1 (int64); static covariate "omega": its frequency,
-    which is the answer and no input. The same arguments give the same data.
+    Parameters
+    ----------
+    n_samples : int, default 1000
+        Number of series.
+    n_classes : int, default 100
+        Number of frequencies.
+    length : int, default 2000
+        Points of each series, on one shared grid over [0, t_max].
+    t_max : float, default 6.0
+        Time of the last point.
+    low : float, default 10.0
+        Lowest frequency, in radians per unit of time.
+    high : float, default 500.0
+        Highest frequency.
+    seed : int, default 0
+        Of the random numbers.
+    phase_noise : float, default 0.5
+        Standard deviation of nu.
+    noise : float, default 0.2
+        Standard deviation of eta.
+
+    Returns
+    -------
+    SeriesBatch
+        One float32 channel "x"; labels: the class, 0 ... n_classes - 1 (int64); static covariate
+        "omega": its frequency, which is the answer and no input.
     """
     for name, count, least in (
         ("n_samples", n_samples, 1),

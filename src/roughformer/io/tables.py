@@ -36,12 +36,33 @@ def read_table(
     static: Sequence[str] = (),
     label: str | None = None,
 ) -> SeriesBatch:
-    """Read one table from one or several ``.parquet``/``.csv`` files (their rows are joined).
+    """Read one table from ``.parquet``, ``.csv`` or ``.tsv`` files.
 
-    Long if ``channel`` and ``value`` name columns, else wide with the columns ``channels``
-    (default: all that have no other role). ``static`` and ``label`` are columns that are constant
-    within a series. Empty fields, null, nan and ? = not observed. Only the columns that are needed
-    are read.
+    It is long if ``channel`` and ``value`` are given, else wide. Empty fields, null, nan and ? =
+    not observed. Only the columns that are needed are read.
+
+    Parameters
+    ----------
+    paths : path or sequence of paths
+        Files, whose rows are joined.
+    series_id : str
+        Column that tells the series apart.
+    time : str
+        Column of times.
+    channel : str, optional
+        Column of channel names, of a long table.
+    value : str, optional
+        Column of values, of a long table.
+    channels : sequence of str, optional
+        Columns of a wide table that are channels; by default all that have no other role.
+    static : sequence of str, default ()
+        Columns of static covariates, constant within a series.
+    label : str, optional
+        Column of labels, constant within a series.
+
+    Returns
+    -------
+    SeriesBatch
     """
     files = [paths] if isinstance(paths, str | PathLike) else list(paths)
     if not files:
@@ -135,12 +156,31 @@ def write_table(
     value: str = "value",
     label: str = "label",
 ) -> None:
-    """Write ``batch`` as a table with the given column names, format by the name of the file.
+    """Write a batch as a table, format by the name of the file.
 
     Series without ids are numbered. Static covariates and labels are repeated on each row of their
     series. NaN becomes an empty field (CSV) or null (Parquet) in the wide form and no row in the
     long one, so the long form forgets points and channels at which nothing was observed.
     For an exact copy of a batch use ``SeriesBatch.save``.
+
+    Parameters
+    ----------
+    batch : SeriesBatch
+        The series.
+    path : path
+        File to write: ``.parquet``, ``.csv``, ``.tsv``, ...
+    form : {"wide", "long"}, default "wide"
+        A column per channel, or a row per value.
+    series_id : str, default "series_id"
+        Name of the column of ids.
+    time : str, default "time"
+        Name of the column of times.
+    channel : str, default "channel"
+        Name of the column of channel names, in the long form.
+    value : str, default "value"
+        Name of the column of values, in the long form.
+    label : str, default "label"
+        Name of the column of labels.
     """
     file = Path(path)
     suffix = _format(file)

@@ -43,10 +43,22 @@ def read_ts(
 ) -> SeriesBatch:
     """Read a ``.ts`` file: equal or unequal lengths, time stamps, missing values, any label.
 
-    Values ``(N, C)`` in ``dtype``. Times are 0, 1, 2, ... unless the file has stamps; channels of
-    one series may have different stamps: the series then has a point at each of them, with NaN
-    where a channel has none. Class labels are strings as the file spells them, targets float64.
-    ``options`` (``channels=``, ``ids=``, ``static=``, ...) go to ``SeriesBatch``.
+    Times are 0, 1, 2, ... unless the file has stamps; channels of one series may have different
+    stamps: the series then has a point at each of them, with NaN where a channel has none. Class
+    labels are strings as the file spells them, targets float64.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    dtype : dtype, default float64
+        Of the values.
+    **options
+        ``channels=``, ``ids=``, ``static=``, ... of ``SeriesBatch``.
+
+    Returns
+    -------
+    SeriesBatch
     """
     file = existing_file(path)
     with file.open("rb") as stream:

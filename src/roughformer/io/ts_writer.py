@@ -26,9 +26,19 @@ def write_ts(
     """Write a batch so that ``read_ts`` (and aeon) reads it back exactly.
 
     Numbers are written with the fewest digits that give the same bits in their own dtype.
-    ``timestamps``: write ``(time,value)`` pairs; by default only if the times are not 0, 1, 2, ...
     Labels: floats become targets, anything else classes. The format has no place for channel
     names, ids and static covariates: they are not written.
+
+    Parameters
+    ----------
+    batch : SeriesBatch
+        The series.
+    path : path
+        File to write.
+    name : str, optional
+        Name of the problem; by default that of the file.
+    timestamps : bool, optional
+        Write ``(time,value)`` pairs; by default only if the times are not 0, 1, 2, ...
     """
     if len(batch) == 0:
         raise InputError("a .ts file needs at least one series, got an empty batch")

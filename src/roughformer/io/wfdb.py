@@ -25,14 +25,31 @@ def read_wfdb(
     dtype: npt.DTypeLike = np.float64,
     **options: Any,
 ) -> SeriesBatch:
-    """Read records by path (with or without ``.hea``/``.dat``), or those of a directory.
+    """Read WFDB records in physical units, times k / fs in seconds from the start of the record.
 
-    In a directory the file RECORDS says which, else every header does. A series has physical
-    units, times k / fs in seconds from the start of its record, and the record's name as id; its
-    samples are those with ``start <= time < stop``. NaN where WFDB marks a sample as invalid.
-    ``channels`` picks and orders channels by name (PhysioNet's trailing commas removed); without
-    it all records must have the same ones. Channels sampled several times per frame are averaged
-    over the frame. ``options`` (``labels=``, ``static=``, ...) go to ``SeriesBatch``.
+    The record's name is the id. NaN where WFDB marks a sample as invalid. Channels sampled several
+    times per frame are averaged over the frame.
+
+    Parameters
+    ----------
+    records : path or sequence of paths
+        Records (with or without ``.hea``/``.dat``), or a directory of them, where the file RECORDS
+        says which, else every header does.
+    channels : sequence of str, optional
+        Channels to read, by name (PhysioNet's trailing commas removed) and in this order; without
+        it all records must have the same ones.
+    start : float, optional
+        Take samples with ``start <= time``, in seconds.
+    stop : float, optional
+        Take samples with ``time < stop``.
+    dtype : dtype, default float64
+        Of the values.
+    **options
+        ``labels=``, ``static=``, ... of ``SeriesBatch``.
+
+    Returns
+    -------
+    SeriesBatch
     """
     paths = _record_paths(records)
     first = list(channels) if channels is not None else None

@@ -90,11 +90,28 @@ class TokenTransformer(nn.Module):
         spectrum: Tensor | None = None,
         separate: bool = False,
     ) -> Tensor:
-        """``tokens (B, L, n_features)``, their window ends ``times (B, L)`` in units of about the
-        span, ``mask (B, L)`` True = real, ``static (B, n_static)`` with NaN = not known,
-        ``spectrum (B, C, J)`` of whole paths.
+        """Compute outputs from tokens.
 
-        Returns ``(B, n_outputs[, k])``, or ``(B, L, n_outputs[, k])`` if causal; see ``Head``.
+        Parameters
+        ----------
+        tokens : Tensor (B, L, n_features)
+            Features of each window.
+        times : Tensor (B, L)
+            Ends of the windows, in units of about the span.
+        mask : Tensor (B, L), optional
+            True where a window is real; by default all are.
+        static : Tensor (B, n_static), optional
+            Static covariates; NaN = not known.
+        spectrum : Tensor (B, C, J), optional
+            Of whole paths.
+        separate : bool, default False
+            Return the outputs of attention and of each network beside it, along a new first axis,
+            instead of their weighted sum; without such networks it changes nothing.
+
+        Returns
+        -------
+        Tensor (B, n_outputs[, k])
+            Or ``(B, L, n_outputs[, k])`` if causal; see ``Head``.
         """
         x, known = self.embedded(tokens, times, static)
         config = self.config
@@ -123,9 +140,29 @@ class TokenTransformer(nn.Module):
         window: Tensor,
         ended: Tensor | None,
     ) -> tuple[list[Tensor], Tensor]:
-        """The newest tokens ``(B, n_features)`` of streams, their ends ``times (B,)``, of windows
-        of number ``window (B,)`` -> what is remembered for each block, and outputs
-        ``(B, n_outputs[, k])``; see ``Attention.step``.
+        """Compute outputs for the newest token of each stream; see ``Attention.step``.
+
+        Parameters
+        ----------
+        past : list of Tensor
+            What each block remembers.
+        tokens : Tensor (B, n_features)
+            The newest tokens.
+        times : Tensor (B,)
+            Ends of their windows.
+        static : Tensor (B, n_static) or None
+            Static covariates.
+        window : Tensor (B,)
+            Numbers of the windows.
+        ended : Tensor (B,) or None
+            Whether they have ended: only those are remembered. None: all have, and
+            ``past`` is overwritten.
+
+        Returns
+        -------
+        past : list of Tensor
+            What each block remembers now.
+        output : Tensor (B, n_outputs[, k])
         """
         x, known = self.embedded(tokens.unsqueeze(1), times.unsqueeze(1), static)
         kept = []
@@ -216,9 +253,18 @@ class TokenTransformer(nn.Module):
 
 
 class Step(NamedTuple):
-    """What ``RFormer.step`` says: ``output (B, n_outputs[, k])`` at ``time (B,)``; whether a window
-    ``ended (B,)`` there; how many of the points were ``taken (B,)``, the others are to be given
-    again.
+    """What ``RFormer.step`` returns.
+
+    Attributes
+    ----------
+    output : Tensor (B, n_outputs[, k])
+        Outputs of the model.
+    time : Tensor (B,)
+        The time that they are for.
+    ended : Tensor (B,)
+        Whether a window ended there.
+    taken : Tensor (B,)
+        How many of the points were taken in; the others are to be given again.
     """
 
     output: Tensor
@@ -303,7 +349,7 @@ class RFormer(TokenTransformer):
         static: Tensor | None = None,
         **inputs: Any,
     ) -> Tensor:
-        """Outputs for a batch of padded series.
+        """Compute outputs for a batch of padded series.
 
         Parameters
         ----------
@@ -335,7 +381,23 @@ class RFormer(TokenTransformer):
         lengths: Tensor | None = None,
         static: Tensor | None = None,
     ) -> dict[str, Tensor]:
-        """What ``from_tokens`` takes, for the series that ``forward`` takes."""
+        """Compute the inputs of ``from_tokens`` for padded series.
+
+        Parameters
+        ----------
+        values : Tensor of shape (B, L, C)
+            NaN = not observed.
+        times : Tensor of shape (B, L) or (L,), optional
+            Increasing within each series; 0, 1, 2, ... if None.
+        lengths : Tensor of shape (B,), optional
+            Points of each series. All by default.
+        static : Tensor of shape (B, S), optional
+            Static covariates, NaN = not known.
+
+        Returns
+        -------
+        dict of Tensor
+        """
         padded = self._padded
         if padded is None:
             padded = PaddedTokens.of(self._fitted())
@@ -420,7 +482,17 @@ class RFormer(TokenTransformer):
             self.attach(Tokenizer.model_validate(json.loads(text)))
 
     def attach(self, tokenizer: Tokenizer) -> Self:
-        """Take a fitted tokenizer, whose tokens these weights are for."""
+        """Take a fitted tokenizer, whose tokens these weights are for.
+
+        Parameters
+        ----------
+        tokenizer : Tokenizer
+            With as many features as the model takes.
+
+        Returns
+        -------
+        self
+        """
         if tokenizer.n_features != self.config.n_features:
             raise InputError(
                 f"the tokens have {tokenizer.n_features} features, this model takes "
@@ -433,10 +505,19 @@ class RFormer(TokenTransformer):
     # Streams
 
     def new_state(self, n: int, max_windows: int = 1024) -> State:
-        """What ``n`` new streams remember: nothing yet, on the device of the model.
+        """Make the state of new streams, on the device of the model.
 
-        ``max_windows``: that a stream may have, if the model attends to all of them because it has
-        no ``context``; beyond it outputs are NaN.
+        Parameters
+        ----------
+        n : int
+            Number of streams.
+        max_windows : int, default 1024
+            Windows that a stream may have, if the model attends to all of them because it has no
+            ``context``; beyond it outputs are NaN.
+
+        Returns
+        -------
+        dict of Tensor
         """
         device = self.embed.weight.device
         size = self.config.context or max_windows
@@ -466,8 +547,12 @@ class RFormer(TokenTransformer):
         ----------
         state : dict
             From ``new_state``, or from the step before; it is not changed.
-        values, times, lengths : Tensor
-            New points ``(B, P, C)``, ``(B, P)``; ``lengths (B,)`` of them are real, 0 = none.
+        values : Tensor of shape (B, P, C)
+            New points.
+        times : Tensor of shape (B, P)
+            Their times.
+        lengths : Tensor of shape (B,), optional
+            How many of them are real, 0 = none. All by default.
         static : Tensor of shape (B, S), optional
             Static covariates.
 

@@ -29,9 +29,22 @@ _MOST_DOTS = 20_000
 
 
 def plot_confusion(matrix: Any, classes: Sequence[Any], *, path: Path | None = None) -> Any:
-    """``matrix (K, K)`` of counts, rows the truth, columns the prediction -> Figure.
+    """Plot a confusion matrix.
 
     The colour is the share of the row, so that rare classes are as readable as frequent ones.
+
+    Parameters
+    ----------
+    matrix : array-like (K, K)
+        Counts; rows are the truth, columns the prediction.
+    classes : sequence
+        Class labels.
+    path : path, optional
+        Also save the figure there (PNG, SVG, PDF by its ending).
+
+    Returns
+    -------
+    matplotlib.figure.Figure
     """
     counts = np.asarray(matrix)
     k = len(classes)
@@ -80,12 +93,26 @@ def plot_confusion(matrix: Any, classes: Sequence[Any], *, path: Path | None = N
 def plot_calibration(
     probabilities: Any, labels: Any, *, bins: int = 10, path: Path | None = None
 ) -> Any:
-    """``probabilities (N, K)``, ``labels (N,)`` class numbers -> Figure: how often predictions made
-    with a certain confidence are right, in at most ``bins`` groups of equal size.
+    """Plot how often predictions made with a certain confidence are right.
 
     With two classes the confidence is the probability of class 1 and "right" is "class 1 occurs";
     with more it is the largest probability. A bar is the 95 % interval (Wilson). The error in the
     title is the mean gap between confidence and frequency, weighted by group size.
+
+    Parameters
+    ----------
+    probabilities : array-like (N, K)
+        Predicted probabilities.
+    labels : array-like of int (N,)
+        Class numbers.
+    bins : int, default 10
+        Maximum number of groups, which have equal size.
+    path : path, optional
+        Also save the figure there (PNG, SVG, PDF by its ending).
+
+    Returns
+    -------
+    matplotlib.figure.Figure
     """
     p = np.asarray(probabilities, dtype=np.float64)
     y = np.asarray(labels)
@@ -135,10 +162,22 @@ def plot_calibration(
 def plot_regression(
     true: Any, predicted: Any, interval: Any = None, *, path: Path | None = None
 ) -> Any:
-    """``true (N,)`` and ``predicted (N,)`` -> Figure: one against the other, and the errors.
+    """Plot predicted against true values, and the errors.
 
-    ``interval (N, 2)``: lower and upper ends, drawn as bars; the title says how many of the true
-    values they hold. NaN in ``true`` is left out.
+    Parameters
+    ----------
+    true : array-like (N,)
+        True values; NaN is left out.
+    predicted : array-like (N,)
+        Predicted values.
+    interval : array-like (N, 2), optional
+        Lower and upper ends, drawn as bars; the title tells how many true values they hold.
+    path : path, optional
+        Also save the figure there (PNG, SVG, PDF by its ending).
+
+    Returns
+    -------
+    matplotlib.figure.Figure
     """
     y, guess = np.asarray(true, dtype=np.float64), np.asarray(predicted, dtype=np.float64)
     if y.ndim != 1 or y.shape != guess.shape:

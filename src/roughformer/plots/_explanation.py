@@ -36,12 +36,25 @@ _MOST_BARS = 12
 def plot_explanation(
     explanation: Any, batch: SeriesBatch, i: int = 0, *, path: Path | None = None
 ) -> Any:
-    """Series i, shaded by the importance of its windows, over bars for channels and words.
+    """Plot a series shaded by the importance of its windows, over bars for channels and words.
 
-    ``explanation`` has ``windows (L,)`` and ``window_edges (L + 1,)`` in the unit of the times,
-    ``channels`` and ``words`` (name -> importance) and ``prediction``, a text. The channels of the
-    series that are drawn are the (at most 4) most important ones, the bars the 12 largest by size.
+    The channels drawn are the (at most 4) most important ones, the bars the 12 largest by size.
     Orange speaks for the prediction, blue (below zero) against it.
+
+    Parameters
+    ----------
+    explanation : Explanation
+        What drove the prediction.
+    batch : SeriesBatch
+        The series.
+    i : int, default 0
+        Number of the series in the batch.
+    path : path, optional
+        Also save the figure there (PNG, SVG, PDF by its ending).
+
+    Returns
+    -------
+    matplotlib.figure.Figure
     """
     one = one_series(batch, i)
     times, values = one.series(0)

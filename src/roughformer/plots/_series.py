@@ -41,12 +41,28 @@ def plot_series(
     channels: Sequence[str] | None = None,
     path: Path | None = None,
 ) -> Any:
-    """Series i of a batch -> Figure with one axes for each channel.
+    """Plot one series, with one axes for each channel.
 
     Observations are points on a line; across values that are missing the line is thin and dashed.
-    ``windows`` draws the cut times. ``keep (L_i,)``: points where it is False count as dropped and
-    are drawn as orange crosses off the line. ``channels``: names to draw, at most 12; by default
-    the 12 with the most observations.
+
+    Parameters
+    ----------
+    batch : SeriesBatch
+        The series.
+    i : int, default 0
+        Number of the series in the batch.
+    windows : Windows, int or sequence of float, optional
+        Draw the cut times.
+    keep : array-like of bool (L_i,), optional
+        Points where it is False count as dropped and are drawn as orange crosses off the line.
+    channels : sequence of str, optional
+        Names to draw, at most 12; by default the 12 with the most observations.
+    path : path, optional
+        Also save the figure there (PNG, SVG, PDF by its ending).
+
+    Returns
+    -------
+    matplotlib.figure.Figure
     """
     one = one_series(batch, i)
     times, values = one.series(0)

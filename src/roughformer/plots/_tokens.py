@@ -23,12 +23,30 @@ def plot_tokens(
     title: str = "tokens",
     path: Path | None = None,
 ) -> Any:
-    """``features (L, F)`` of L windows, ``times (L,)`` their ends or ``(L + 1,)`` the cut times ->
-    Figure: a row for each feature, named if there are at most 40.
+    """Plot the tokens of one series as a heat map, a row for each feature.
 
     The colours reach from -s to s, where s is the 98th percentile of the absolute values, so that
-    one outlier does not wash out the rest. ``per_feature``: each row is first divided by its own s,
-    for features of different sizes, such as the levels of a signature.
+    one outlier does not wash out the rest.
+
+    Parameters
+    ----------
+    features : array-like (L, F)
+        Tokens of L windows.
+    times : array-like (L,) or (L + 1,)
+        Ends of the windows, or the cut times.
+    names : sequence of str
+        Names of the features, shown if there are at most 40.
+    per_feature : bool, default False
+        First divide each row by its own s, for features of different sizes, such as the levels of a
+        signature.
+    title : str, default "tokens"
+        Title of the figure.
+    path : path, optional
+        Also save the figure there (PNG, SVG, PDF by its ending).
+
+    Returns
+    -------
+    matplotlib.figure.Figure
     """
     x = np.asarray(features, dtype=np.float64)
     if x.ndim != 2 or len(names) != x.shape[1]:

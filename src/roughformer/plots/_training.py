@@ -31,11 +31,21 @@ def plot_history(
     higher_is_better: bool | None = None,
     path: Path | None = None,
 ) -> Any:
-    """Records with "epoch", "train_loss", "valid_loss", "valid_metric", "metric" (its name) and
-    "learning_rate" -> Figure: losses with the rate behind them, the metric with its best epoch.
+    """Plot losses with the learning rate behind them, and the metric with its best epoch.
 
-    None and NaN are gaps; what no record has is left out. ``higher_is_better``: of the metric, by
-    default known from its name (an unknown one is an error, the lower the better).
+    Parameters
+    ----------
+    history : sequence of mapping
+        Records with "epoch", "train_loss", "valid_loss", "valid_metric", "metric" (its name) and
+        "learning_rate". None and NaN are gaps; what no record has is left out.
+    higher_is_better : bool, optional
+        Of the metric; by default known from its name (an unknown one is an error: lower is better).
+    path : path, optional
+        Also save the figure there (PNG, SVG, PDF by its ending).
+
+    Returns
+    -------
+    matplotlib.figure.Figure
     """
     epochs = _column(history, "epoch")
     if not np.isfinite(epochs).all():

@@ -18,9 +18,22 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Answers:
-    """Predictions, a row each: of classes ``labels (e,)`` and calibrated ``probabilities (e, K)``
-    of ``classes (K,)``; of numbers ``point (e, m)`` and, if the model tells them, ``deviation
-    (e, m)`` or ``quantiles (e, m, q)``.
+    """Predictions, one row for each: of classes or of numbers.
+
+    Attributes
+    ----------
+    classes : ndarray (K,) or None
+        Class labels.
+    probabilities : ndarray (e, K) or None
+        Calibrated probabilities of the classes.
+    point : ndarray (e, m) or None
+        Predicted numbers.
+    deviation : ndarray (e, m) or None
+        Their standard deviations, if the model has them.
+    quantiles : ndarray (e, m, q) or None
+        Their quantiles, if the model has them.
+    flat : bool
+        Whether ``plain`` writes the only target as a number instead of a list.
     """
 
     classes: Array | None = None
@@ -32,20 +45,20 @@ class Answers:
 
     @property
     def labels(self) -> Array:
-        """``(e,)`` the most probable class."""
+        """Most probable classes ``(e,)``."""
         assert self.classes is not None
         assert self.probabilities is not None
         found: Array = self.classes[self.probabilities.argmax(axis=1)]
         return found
 
     def __len__(self) -> int:
-        """How many."""
+        """Number of predictions."""
         rows = self.probabilities if self.probabilities is not None else self.point
         assert rows is not None
         return len(rows)
 
     def __getitem__(self, which: Any) -> "Answers":
-        """Some of them: a slice, a mask or numbers."""
+        """Select rows by a slice, a mask or numbers."""
         kept = {
             name: part[which]
             for name in ("probabilities", "point", "deviation", "quantiles")
@@ -54,8 +67,9 @@ class Answers:
         return replace(self, **kept)
 
     def plain(self) -> list[dict[str, Any]]:
-        """As JSON has it: ``{"label", "probabilities": {label: p}}`` or ``{"point", ...}``; one
-        target is a number, several are a list.
+        """Convert to JSON, a dict for each: ``{"label", "probabilities"}`` or ``{"point", ...}``.
+
+        Probabilities are by label. One target is a number, several are a list.
         """
         if self.probabilities is not None:
             assert self.classes is not None
@@ -80,8 +94,20 @@ class Answers:
 
 @dataclass(frozen=True)
 class Events:
-    """Windows that ended: of stream ``slot (e,)``, its window of number ``window (e,)``, at ``time
-    (e,)``, with ``answers``; those of one stream in order. ``dropped``: rows that came too late.
+    """Windows that ended; those of one stream are in order.
+
+    Attributes
+    ----------
+    slot : ndarray (e,)
+        Streams that they belong to.
+    time : ndarray (e,)
+        When they ended.
+    window : ndarray (e,)
+        Their numbers within their stream, from 0.
+    answers : Answers
+        Predictions at their ends.
+    dropped : int
+        Number of rows that came too late.
     """
 
     slot: npt.NDArray[np.int64]
@@ -91,7 +117,7 @@ class Events:
     dropped: int = 0
 
     def __len__(self) -> int:
-        """How many windows."""
+        """Number of windows."""
         return len(self.slot)
 
 

@@ -39,17 +39,29 @@ def predictor_of(model: Any) -> Predictor:
 
 
 class StreamBatch:
-    """``n`` streams that receive observations at irregular moments, for as long as they like.
+    """``n`` live streams that receive observations at irregular moments, for as long as they like.
 
-    Of a causal RFormer (windows by duration or points) an event comes at the end of every window,
-    and what is said is what the offline model says of the observations so far; cost and memory do
+    A causal RFormer (windows by duration or points) gives an event at the end of every window, and
+    its predictions are those of the offline model on the observations so far; cost and memory do
     not depend on how many those were. Any other model is run every ``every`` units of time on the
-    observations of the last ``span``.
+    observations of the last ``span``. One thread at a time may use a ``StreamBatch``.
 
-    ``unordered``: rows that do not come after the last one of their stream are refused ("raise") or
-    left out ("drop"). ``max_windows``: that a stream may have if a causal model was trained without
-    ``context``. ``max_points``: that a stream may hold within ``span``. One thread at a time may
-    use a ``StreamBatch``.
+    Parameters
+    ----------
+    model : estimator, Predictor or path
+        A fitted estimator, a predictor, or the directory of a saved model.
+    n : int
+        Number of streams.
+    span : float, optional
+        Run the model on the observations of the last ``span``; together with ``every``.
+    every : float, optional
+        Time between two runs of the model.
+    unordered : {"raise", "drop"}, default "raise"
+        Whether rows not later than the last one of their stream are refused or left out.
+    max_windows : int, default 1024
+        Windows that a stream may have, if a causal model was trained without ``context``.
+    max_points : int, default 65536
+        Observations that a stream may hold within ``span``.
     """
 
     def __init__(
@@ -98,13 +110,13 @@ class StreamBatch:
 
     @property
     def channels(self) -> tuple[str, ...]:
-        """Of an observation, in order."""
+        """Channels of an observation, in order."""
         found: tuple[str, ...] = self._predictor.encoder.channels
         return found
 
     @property
     def static_names(self) -> tuple[str, ...]:
-        """Covariates that ``open`` takes."""
+        """Names of the static covariates that ``open`` takes."""
         return static_names(self._predictor)
 
     @property
@@ -113,8 +125,14 @@ class StreamBatch:
         return self._predictor
 
     def open(self, slot: int, static: dict[str, float] | None = None) -> None:
-        """The stream ``slot`` begins anew, with static covariates by name; those that are not given
-        are not known.
+        """Begin a stream anew.
+
+        Parameters
+        ----------
+        slot : int
+            Which stream.
+        static : dict of str to float, optional
+            Static covariates by name; those not given are not known.
         """
         slots = slots_of(slot, self.n)
         row = self._static(static or {})
@@ -133,10 +151,26 @@ class StreamBatch:
         return row
 
     def push(self, slots: Any, times: Any, values: Any) -> Events:
-        """Observations ``values (m, C)`` (NaN = not observed) at ``times (m,)`` of the streams
-        ``slots (m,)``, in any order of streams, each stream's in order of time.
+        """Take in observations, in any order of streams, each stream's in order of time.
 
-        ``InputError`` with nothing changed if a row is wrong; its number is in ``error.row``.
+        Parameters
+        ----------
+        slots : array-like of int (m,)
+            Streams that the rows belong to.
+        times : array-like (m,)
+            Times of the rows.
+        values : array-like (m, C)
+            Observations; NaN = not observed.
+
+        Returns
+        -------
+        Events
+            Windows that have ended by now.
+
+        Raises
+        ------
+        InputError
+            If a row is wrong: its number is in ``error.row``, and nothing has changed.
         """
         rows = arrivals_of(slots, times, values, self._last, len(self.channels), self._unordered)
         events = self._streams.push(rows)
@@ -146,8 +180,19 @@ class StreamBatch:
         return events
 
     def advance(self, slots: Any, times: Any) -> Events:
-        """Time passes: no observation at or before ``times (m,)`` will come any more. The same as a
-        row in which nothing was observed.
+        """Let time pass, as a row in which nothing was observed does.
+
+        Parameters
+        ----------
+        slots : int or array-like of int (m,)
+            Which streams.
+        times : float or array-like (m,)
+            No observation at or before these times will come any more.
+
+        Returns
+        -------
+        Events
+            Windows that have ended by now.
         """
         which = slots_of(slots, self.n)
         when = np.broadcast_to(np.asarray(times, dtype=np.float64), which.shape)
@@ -161,7 +206,17 @@ class StreamBatch:
         return events
 
     def predict(self, slots: Any) -> Answers:
-        """What the model says now: at the time of the last row, or of ``advance``."""
+        """Predict at the time of the last row, or of ``advance``.
+
+        Parameters
+        ----------
+        slots : int or array-like of int (m,)
+            Which streams.
+
+        Returns
+        -------
+        Answers
+        """
         which = slots_of(slots, self.n)
         silent = np.flatnonzero(np.isnan(self._last[which]))
         if len(silent):
@@ -169,28 +224,79 @@ class StreamBatch:
         return self._streams.predict(which)
 
     def last_time(self, slots: Any) -> Floats:
-        """``(m,)`` time of the last row of each stream; NaN: none yet."""
+        """Get the time of the last row of each stream.
+
+        Parameters
+        ----------
+        slots : int or array-like of int (m,)
+            Which streams.
+
+        Returns
+        -------
+        ndarray (m,)
+            NaN: none yet.
+        """
         return self._last[slots_of(slots, self.n)]
 
     def count(self, slots: Any) -> Ints:
-        """``(m,)`` rows that each stream has accepted."""
+        """Count the rows that each stream has accepted.
+
+        Parameters
+        ----------
+        slots : int or array-like of int (m,)
+            Which streams.
+
+        Returns
+        -------
+        ndarray (m,)
+        """
         return self._count[slots_of(slots, self.n)]
 
     def nbytes(self, slots: Any) -> Ints:
-        """``(m,)`` bytes that each stream holds."""
+        """Count the bytes that each stream holds.
+
+        Parameters
+        ----------
+        slots : int or array-like of int (m,)
+            Which streams.
+
+        Returns
+        -------
+        ndarray (m,)
+        """
         return self._streams.nbytes(slots_of(slots, self.n)) + self._state.bytes_each
 
     def snapshot(self, slots: Any) -> bytes:
-        """What these streams remember, as bytes; ``restore`` takes them, in any process that has
-        the same model.
+        """Save what streams remember.
+
+        Parameters
+        ----------
+        slots : int or array-like of int (m,)
+            Which streams.
+
+        Returns
+        -------
+        bytes
+            For ``restore``, in any process that has the same model.
         """
         which = slots_of(slots, self.n)
         rows = self._state.rows(which) | self._streams.extra_rows(which)
         return write_snapshot(self._model_key(), rows)
 
     def restore(self, slots: Any, blob: bytes) -> None:
-        """The streams ``slots`` go on where those of ``snapshot`` were; ``CheckpointError`` if the
-        bytes are damaged or of another model.
+        """Let streams go on where those of a ``snapshot`` were.
+
+        Parameters
+        ----------
+        slots : int or array-like of int (m,)
+            Which streams, each once only.
+        blob : bytes
+            What ``snapshot`` returned.
+
+        Raises
+        ------
+        CheckpointError
+            If the bytes are damaged or of another model.
         """
         which = slots_of(slots, self.n)
         if len(np.unique(which)) != len(which):

@@ -16,21 +16,46 @@ __all__ = ["Stream", "StreamEvent"]
 
 @dataclass(frozen=True)
 class StreamEvent:
-    """The window of number ``window`` (from 0) ended at ``time``; ``answer`` is one row."""
+    """A window that ended.
+
+    Attributes
+    ----------
+    time : float
+        When it ended.
+    window : int
+        Its number, from 0.
+    answer : Answers
+        The prediction at its end; one row.
+    """
 
     time: float
     window: int
     answer: Answers
 
     def plain(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Convert to JSON."""
         return {"time": self.time, "window": self.window, **self.answer.plain()[0]}
 
 
 class Stream:
-    """One stream: push observations as they come, get predictions at every window's end.
+    """One live stream: push observations as they come, get a prediction at the end of every window.
 
-    Options as those of ``StreamBatch``, which is for many streams; ``static``: covariates by name.
+    ``StreamBatch`` is for many streams, and says more of how they work.
+
+    Parameters
+    ----------
+    model : estimator, Predictor or path
+        A fitted estimator, a predictor, or the directory of a saved model.
+    span : float, optional
+        Run the model on the observations of the last ``span``; together with ``every``.
+    every : float, optional
+        Time between two runs of the model.
+    static : dict of str to float, optional
+        Static covariates by name.
+    unordered : {"raise", "drop"}, default "raise"
+        Whether observations not later than the last one are refused or left out.
+    **limits
+        ``max_windows`` and ``max_points`` of ``StreamBatch``.
     """
 
     def __init__(
@@ -49,8 +74,19 @@ class Stream:
             self._batch.open(0, static)
 
     def push(self, t: Any, values: npt.ArrayLike) -> list[StreamEvent]:
-        """One observation at ``t`` with ``values (C,)``, or many: ``t (m,)``, ``values (m, C)``;
-        NaN = not observed. Returns the windows that have ended by now.
+        """Take in one observation or several.
+
+        Parameters
+        ----------
+        t : float or array-like (m,)
+            Times.
+        values : array-like (C,) or (m, C)
+            Observations; NaN = not observed.
+
+        Returns
+        -------
+        list of StreamEvent
+            Windows that have ended by now.
         """
         times = np.atleast_1d(numbers_of(t, "times"))
         rows = numbers_of(values, "values")
@@ -66,7 +102,18 @@ class Stream:
         return self._listed(self._batch.push(np.zeros(len(times), dtype=np.int64), times, rows))
 
     def advance(self, t: float) -> list[StreamEvent]:
-        """Time passes up to ``t``: nothing at or before it will be pushed any more."""
+        """Let time pass: nothing at or before ``t`` will be pushed any more.
+
+        Parameters
+        ----------
+        t : float
+            The time that is reached.
+
+        Returns
+        -------
+        list of StreamEvent
+            Windows that have ended by now.
+        """
         return self._listed(self._batch.advance(0, t))
 
     def _listed(self, events: Any) -> list[StreamEvent]:
@@ -76,17 +123,17 @@ class Stream:
         ]
 
     def predict(self) -> Answers:
-        """What the model says now; one row."""
+        """Predict at the time reached; one row of ``Answers``."""
         return self._batch.predict(0)
 
     @property
     def last_time(self) -> float:
-        """Of the last observation, or of ``advance``; NaN: none yet."""
+        """Time of the last observation or of ``advance``; NaN if there was none yet."""
         return float(self._batch.last_time(0)[0])
 
     @property
     def count(self) -> int:
-        """Observations so far."""
+        """Number of observations so far."""
         return int(self._batch.count(0)[0])
 
     @property
@@ -95,12 +142,26 @@ class Stream:
         return int(self._batch.nbytes(0)[0])
 
     def snapshot(self) -> bytes:
-        """What the stream remembers."""
+        """Save what the stream remembers, as bytes for ``restore``."""
         return self._batch.snapshot(0)
 
     @classmethod
     def restore(cls, model: Any, blob: bytes, **options: Any) -> "Stream":
-        """The stream of ``snapshot``, which goes on where it was; options as then."""
+        """Continue a stream from its ``snapshot``.
+
+        Parameters
+        ----------
+        model : estimator, Predictor or path
+            The same model.
+        blob : bytes
+            What ``snapshot`` returned.
+        **options
+            Of ``Stream``, as then.
+
+        Returns
+        -------
+        Stream
+        """
         stream = cls(model, **options)
         stream._batch.restore(0, blob)
         return stream

@@ -35,7 +35,27 @@ _NUMBERS_AT_ONCE = 1 << 20  # values of a block of series that are looked at tog
 
 
 class Tokenizer(BaseModel):
-    """Series -> inputs of a model. Plain data: ``model_dump`` and ``model_validate`` store it."""
+    """Series -> inputs of a model. Plain data: ``model_dump`` and ``model_validate`` store it.
+
+    Usually made by ``fit``.
+
+    Parameters
+    ----------
+    config : TokenConfig
+        Windows, depth, views and lifts.
+    channels : tuple of str
+        Channels of the series.
+    time_unit : float
+        Median span of the training series.
+    static_encoder : StaticEncoder, optional
+        Turns static covariates into numbers.
+    recent : int, default 1
+        Number of windows that count as recent: half of the median number of windows.
+    value_range : ValueRange, optional
+        Of the channels; only with ``observations``.
+    window_duration : float, optional
+        Usual duration of a window, where paths hold: that of its clocks.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -55,7 +75,19 @@ class Tokenizer(BaseModel):
 
     @classmethod
     def fit(cls, config: TokenConfig, batch: SeriesBatch) -> Self:
-        """Take channel names, the unit of time and the range of the spectrum from ``batch``."""
+        """Take channel names, the unit of time and the range of the spectrum from training series.
+
+        Parameters
+        ----------
+        config : TokenConfig
+            Windows, depth, views and lifts.
+        batch : SeriesBatch
+            Training series.
+
+        Returns
+        -------
+        Tokenizer
+        """
         if len(batch) == 0:
             raise InputError("a model needs at least one series to be fitted to, got none")
         check_series(batch, batch.channels, config.static)
@@ -104,12 +136,22 @@ class Tokenizer(BaseModel):
         return Clock(frequencies=tuple(base * j for j in range(1, count + 1)))
 
     def n_positions(self, batch: SeriesBatch) -> int:
-        """Windows of the series that has most."""
+        """Count the windows of the series that has most.
+
+        Parameters
+        ----------
+        batch : SeriesBatch
+            Series to be cut.
+
+        Returns
+        -------
+        int
+        """
         return self.config.rule.place(batch).most
 
     @property
     def n_features(self) -> int:
-        """Features of a token."""
+        """Number of features of a token."""
         config = self.config
         words = sum(len(WORDS[view]) for view in config.views) * len(self.channels)
         found = words if config.observations else 0
@@ -139,7 +181,7 @@ class Tokenizer(BaseModel):
 
     @property
     def layout(self) -> Layout:
-        """Where the parts of a token's signatures stand; there are none at depth 0."""
+        """Positions of the parts of a token's signatures; there are none at depth 0."""
         config = self.config
         return layout_of(self.channels, config.depth, config.views, self.lifts, config.transform)
 
@@ -149,8 +191,9 @@ class Tokenizer(BaseModel):
         return tuple(self.static_encoder.names)
 
     def feature_channels(self) -> list[tuple[int, ...]]:
-        """For each feature of a token, in the order of ``names``: the numbers of the channels that
-        its word has letters of (also lagged and counted ones). Time is no channel: (time,) has ().
+        """For each feature, in the order of ``names``, list the numbers of its word's channels.
+
+        Lagged and counted channels belong to their channel. Time is no channel: (time,) has ().
         """
         config, c = self.config, len(self.channels)
         found: list[tuple[int, ...]] = []
@@ -172,7 +215,7 @@ class Tokenizer(BaseModel):
 
     @property
     def n_summary(self) -> int | None:
-        """Leading features that sum up all that was observed so far; None if they do not lead."""
+        """Number of leading features that summarise the past; None if they do not lead."""
         config = self.config
         if config.observations and config.depth == 0 and config.views[0] == "global":
             return len(self.channels) * len(WORDS["global"])
@@ -180,12 +223,24 @@ class Tokenizer(BaseModel):
 
     @property
     def n_spectrum(self) -> int:
-        """Powers of the spectrum: channels x frequencies."""
+        """Number of powers of the spectrum: channels x frequencies."""
         spectrum = self.config.spectrum
         return 0 if spectrum is None else len(self.channels) * spectrum.count
 
     def encode(self, batch: SeriesBatch, **options: Any) -> "dict[str, Tensor]":
-        """``arrays`` as tensors, with the same options; they share memory."""
+        """Compute ``arrays`` as tensors, which share their memory.
+
+        Parameters
+        ----------
+        batch : SeriesBatch
+            Series with the fitted channels.
+        **options
+            Of ``arrays``.
+
+        Returns
+        -------
+        dict of Tensor
+        """
         import torch
 
         return {name: torch.from_numpy(a) for name, a in self.arrays(batch, **options).items()}
@@ -199,12 +254,29 @@ class Tokenizer(BaseModel):
         series: Any = None,
         threads: int | None = None,
     ) -> dict[str, npt.NDArray[Any]]:
-        """``tokens (B, L, F)``, their ``times (B, L)``, and where they apply ``mask (B, L)``,
-        ``spectrum (B, C, J)`` and ``static (B, S)``.
+        """Compute the inputs of a model.
 
-        ``drop`` of each series' points are left out, chosen by ``seed`` and the numbers ``series``
-        ``(B,)`` of the series, 0 ... B-1 if None. torch is imported only for what the kernel does
-        not do: held paths, lags, counts, observations and the spectrum.
+        torch is imported only for what the kernel does not do: held paths, lags, counts,
+        observations and the spectrum.
+
+        Parameters
+        ----------
+        batch : SeriesBatch
+            Series with the fitted channels.
+        drop : float, default 0.0
+            Share of each series' points to leave out.
+        seed : int, default 0
+            Chooses, with ``series``, which points are left out.
+        series : array-like (B,), optional
+            Numbers of the series; 0 ... B-1 if None.
+        threads : int, optional
+            Threads for the signatures.
+
+        Returns
+        -------
+        dict of ndarray
+            ``tokens (B, L, F)``, their ``times (B, L)``, and where they apply ``mask (B, L)``,
+            ``spectrum (B, C, J)`` and ``static (B, S)``.
         """
         check_series(batch, self.channels, self.config.static)
         config = self.config
@@ -248,7 +320,20 @@ class Tokenizer(BaseModel):
         return inputs
 
     def padded(self, data: "Observed", static: "Tensor | None" = None) -> "PaddedInputs":
-        """``encode`` for padded series, in torch: inputs, and the ends of the windows."""
+        """Encode padded series in torch.
+
+        Parameters
+        ----------
+        data : Observed
+            The series.
+        static : Tensor (B, S), optional
+            Static covariates.
+
+        Returns
+        -------
+        PaddedInputs
+            Inputs as in ``encode``, and the ends of the windows.
+        """
         from roughformer.tokens.padded import PaddedTokens
 
         return PaddedTokens.of(self)(data, static)
