@@ -1,4 +1,4 @@
-"""numpydoc sections of the public estimators and groups, against their signatures."""
+"""numpydoc sections of what is public, against the signatures."""
 
 import importlib
 import inspect
