@@ -16,6 +16,14 @@ words      Integrated gradients of f from everything hidden to what the model se
            it does not hold to 2 %. Static covariates stay as they are. "Words" are the features
            of the kind of model; docs/model.md says which.
 
+A ``SignatureEnsemble`` sees a series as a whole and bends at every threshold, so there
+
+windows    f(x) - f(x without the observations in one of twelve even windows),
+channels   f(x) - f(x without the channel),
+words      f(x) - f(x with the functionals of one kind, channel and width at their training means),
+
+and nothing adds up to anything.
+
 Above 0 spoke for the class (or raised the number), below 0 against it. A word of the global view
 tells about the whole path up to its window's end: hiding one window leaves that knowledge in the
 windows after it.
@@ -36,10 +44,12 @@ from torch import Tensor, nn
 from roughformer.checks import whole_number
 from roughformer.errors import InputError
 from roughformer.hiding import NOTHING, hideable
+from roughformer.model.ensemble import SignatureEnsemble
 from roughformer.model.outputs import point_of
 from roughformer.predictor import Predictor
-from roughformer.series import SeriesBatch
+from roughformer.series import SeriesBatch, UnobservedWarning
 from roughformer.targets import ClassTargets, NumberTargets
+from roughformer.tokens.cells import UNKNOWN
 
 __all__ = ["Explanation", "explain"]
 
@@ -112,7 +122,8 @@ def explain(
     with _evaluating(predictor.model):
         for i in range(0, len(batch), _SERIES_AT_ONCE):
             part = batch[i : i + _SERIES_AT_ONCE]
-            found += _Explainer(predictor, part, chosen, threads).explanations(n_words)
+            kind = _Occluder if isinstance(predictor.model, SignatureEnsemble) else _Explainer
+            found += kind(predictor, part, chosen, threads).explanations(n_words)
     return found
 
 
@@ -158,6 +169,7 @@ class _Explainer:
         encoded = predictor.encoder.encode(batch, threads=threads)
         inputs = {name: x.to(predictor.device) for name, x in encoded.items()}
         self.hideable = hideable(predictor, inputs)
+        self.names = self.hideable.names
         self.edges = predictor.window_edges(batch)
         everything = torch.arange(len(batch), device=predictor.device)
         with torch.no_grad():
@@ -173,11 +185,10 @@ class _Explainer:
         """One for each series."""
         windows, channels, static = self._occlusion()
         encoder, targets = self.predictor.encoder, self.predictor.targets
-        names = self.hideable.names
         # Most of the work goes into the words: none is done if none are told.
-        words = np.zeros((len(self.batch), len(names)))
+        words = np.zeros((len(self.batch), len(self.names)))
         if n_words != 0:
-            words = self._integrated_gradients()
+            words = self._words()
         explained = self.at.tolist()
         if isinstance(targets, ClassTargets):
             explained = [targets.labels[number] for number in explained]
@@ -186,7 +197,7 @@ class _Explainer:
                 windows=windows[b, : len(self.edges[b]) - 1].copy(),
                 window_edges=self.edges[b],
                 channels=dict(zip(encoder.channels, channels[b].tolist(), strict=True)),
-                words=_largest(names, words[b], n_words),
+                words=_largest(self.names, words[b], n_words),
                 static=dict(zip(encoder.static, static[b].tolist(), strict=True)),
                 prediction=self.predictor.describe(self.output[b], int(self.at[b])),
                 target=explained[b],
@@ -219,8 +230,8 @@ class _Explainer:
         windows, channels, static = np.split(change, np.cumsum(sizes)[:-1], axis=1)
         return windows, channels, static
 
-    def _integrated_gradients(self) -> Floats:
-        """``(B, F)``, over all windows, adding up to value - baseline; in more pieces for the
+    def _words(self) -> Floats:
+        """Integrated gradients ``(B, F)``, adding up to value - baseline; in more pieces for the
         series whose words miss it.
         """
         words = torch.zeros(len(self.batch), len(self.hideable.names), dtype=torch.float64)
@@ -297,6 +308,77 @@ class _Explainer:
             return own  # one class has no odds
         others = logits.scatter(1, at, -torch.inf).logsumexp(dim=1)
         return own - others
+
+
+class _Occluder(_Explainer):
+    """What an ensemble says without a part of the observations, or of its functionals."""
+
+    def __init__(
+        self, predictor: Predictor, batch: SeriesBatch, chosen: int | None, threads: int | None
+    ) -> None:
+        self.predictor, self.batch, self.threads = predictor, batch, threads
+        self.edges = predictor.window_edges(batch)
+        self.output = predictor.raw(batch, threads=threads)[0]
+        self.at = self.output.argmax(dim=1) if chosen is None else torch.full((len(batch),), chosen)
+        self.value = self._explained(self.output, self.at)
+        nothing = self._without(np.ones(batch.values.shape, dtype=np.bool_))
+        self.baseline = self._explained(nothing, self.at)
+        assert isinstance(predictor.model, SignatureEnsemble)
+        self.groups = predictor.model.path.functionals.groups(predictor.encoder.channels)
+        self.names = list(self.groups)
+
+    def _without(self, hidden: npt.NDArray[np.bool_]) -> Tensor:
+        """Outputs for the series without the ``hidden (N, C)`` observations."""
+        batch = self.batch
+        values = np.where(hidden, np.nan, batch.values)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UnobservedWarning)
+            return self.predictor.raw(batch.with_values(values), threads=self.threads)[0]
+
+    def _change(self, output: Tensor) -> Floats:
+        return (self.value - self._explained(output, self.at)).numpy()
+
+    def _occlusion(self) -> tuple[Floats, Floats, Floats]:
+        batch, encoder = self.batch, self.predictor.encoder
+        row = np.concatenate(
+            [
+                np.searchsorted(edges[1:-1], batch.series(b)[0], side="right")
+                for b, edges in enumerate(self.edges)
+            ]
+        )
+        n_windows = max(len(edges) - 1 for edges in self.edges)
+        shape = batch.values.shape
+        windows = [
+            self._change(self._without(np.broadcast_to((row == k)[:, None], shape)))
+            for k in range(n_windows)
+        ]
+        column = np.arange(shape[1])
+        channels = [
+            self._change(self._without(np.broadcast_to(column == c, shape)))
+            for c in range(shape[1])
+        ]
+        static = []
+        inputs = encoder.encode(batch, threads=self.threads)
+        for k in range(len(encoder.words.static)):
+            unknown = inputs["summary"].clone()
+            unknown[:, k - len(encoder.words.static)] = UNKNOWN
+            with torch.no_grad():
+                static.append(self._change(self.predictor.model(**inputs | {"summary": unknown})))
+        parts = (windows, channels, static)
+        found = [np.stack(p, axis=1) if p else np.zeros((len(batch), 0)) for p in parts]
+        return found[0], found[1], found[2]
+
+    def _words(self) -> Floats:
+        model = self.predictor.model
+        assert isinstance(model, SignatureEnsemble)
+        inputs = self.predictor.encoder.encode(self.batch, threads=self.threads)
+        with torch.no_grad():
+            seen = model.path(inputs["cells"], model.config.parts)
+            found = [
+                self._change(model.blended(model.hidden(seen, group), inputs["summary"]).float())
+                for group in self.groups.values()
+            ]
+        return np.stack(found, axis=1)
 
 
 def _largest(names: list[str], importance: Floats, count: int | None) -> dict[str, float]:

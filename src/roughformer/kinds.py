@@ -26,9 +26,11 @@ from roughformer.baselines.state_space import StateSpace, StateSpaceConfig
 from roughformer.errors import InputError
 from roughformer.model import RFormer, RFormerConfig
 from roughformer.model.committee import Committee
+from roughformer.model.ensemble import EnsembleConfig, SignatureEnsemble
 from roughformer.model.tempo import TempoConfig, TempoFormer
 from roughformer.series import SeriesBatch
 from roughformer.tokens import TokenConfig, Tokenizer
+from roughformer.tokens.cells import CellEncoder
 from roughformer.tokens.tempo import TempoEncoder
 
 __all__ = [
@@ -98,6 +100,12 @@ def _tempo_config(encoder: TempoEncoder, options: Options, output: Options, unit
     )
 
 
+def _ensemble_config(encoder: CellEncoder, options: Options, output: Options, unit: float) -> Any:
+    return EnsembleConfig(
+        n_channels=len(encoder.channels), n_cells=encoder.n_cells, **(options | output)
+    )
+
+
 def _baseline(encoder: Any, config: Any, model: Any, *of_encoder: str) -> ModelKind:
     """A kind whose encoder is fitted to series alone; ``of_encoder``: which of the model's options
     are the encoder's.
@@ -122,6 +130,13 @@ _KINDS = {
         RFormer,
         lambda tokens, batch, rates, options: Tokenizer.fit(tokens, batch),
         _attention_config,
+    ),
+    "ensemble": ModelKind(
+        CellEncoder,
+        EnsembleConfig,
+        SignatureEnsemble,
+        lambda tokens, batch, rates, options: CellEncoder.fit(batch, tokens.static),
+        _ensemble_config,
     ),
     "tempo": ModelKind(
         TempoEncoder,

@@ -17,6 +17,7 @@ from roughformer.cli._scores import figures_of, predictions, scores_of
 from roughformer.cli._settings import settings_of, to_toml
 from roughformer.errors import InputError
 from roughformer.estimators import estimator_class
+from roughformer.estimators.summary import Scores, known_scores, verdict
 from roughformer.predictor import Predictor
 from roughformer.report import write_report
 from roughformer.store.stored import StoredSeries
@@ -26,6 +27,7 @@ from roughformer.train.team import current_team
 __all__ = ["run_training"]
 
 Array = npt.NDArray[Any]
+Table = tuple[str, list[str], list[list[Any]], str]
 Shown = tuple[str, dict[str, Array], Array]  # title, predictions, targets
 
 
@@ -140,6 +142,9 @@ def _close(
             shown.append((f"{name} part", found, part.target))
     if request.plots:
         figures, notes = _figures(predictor, history, shown)
+    yardsticks = predictor.facts.get("out_of_fold", {})
+    if yardsticks:
+        scores = {"validation": known_scores(yardsticks["model"])} | scores
     for name, _, figure in figures:
         (request.out / "plots").mkdir(exist_ok=True)
         figure.savefig(request.out / "plots" / f"{name}.png", dpi=130)
@@ -150,28 +155,29 @@ def _close(
             f"{len(members)} models answer as one. Validation is the mean of what each reached on "
             "the part it was not trained on; the history is that of the first."
         )
-    elif "validation" not in scores and "valid_scores" in _best(history):
+    elif "validation" not in scores and history and "valid_scores" in _best(history):
         # A store of tokens has no series to draw and predict again.
         scores = {"validation": _best(history)["valid_scores"]} | scores
-    best = _best(history)["epoch"]
     facts = {
         "task": predictor.facts["task"],
         "series": len(data.batch),
         "points": data.batch.n_points,
         "channels": data.batch.n_channels,
         "weights": sum(p.numel() for p in predictor.model.parameters()),
-        "epochs": len(history),
-        "best epoch": best,
         "seconds": seconds,
-        "series per second": history[-1]["samples_per_second"],
     }
+    epochs: dict[str, Any] = {"epochs": len(history)}
+    if history:
+        epochs["best_epoch"] = _best(history)["epoch"]
+        facts["epochs"], facts["best epoch"] = len(history), epochs["best_epoch"]
+        facts["series per second"] = history[-1]["samples_per_second"]
     if hasattr(predictor.encoder, "n_features"):  # spectra of a model of rates are no tokens
         facts["features of a token"] = predictor.encoder.n_features
     summary = {
         "task": predictor.facts["task"],
         **scores,
-        "epochs": len(history),
-        "best_epoch": best,
+        **({"yardsticks": yardsticks} if yardsticks else {}),
+        **epochs,
         "seconds": seconds,
         "roughformer": predictor.facts["roughformer"],
     }
@@ -184,9 +190,23 @@ def _close(
         config=settings,
         notes=notes,
         command=request.command or None,
+        tables=_yardstick_table(yardsticks),
     )
     write_json(request.out / "metrics.json", summary)
     return summary
+
+
+def _yardstick_table(scores: Scores) -> list[Table]:
+    """The model beside its parts and the majority class or mean, for the report."""
+    if not scores:
+        return []
+    metrics = list(scores["model"])
+    rows = [
+        [name, *("–" if row[m] is None else f"{row[m]:.4g}" for m in metrics)]
+        for name, row in scores.items()
+    ]
+    note = "On series that were left out when they were predicted. " + verdict(scores)
+    return [("Beside yardsticks", ["", *metrics], rows, note)]
 
 
 def _figures(
@@ -196,7 +216,9 @@ def _figures(
     try:
         from roughformer import plots
 
-        figures = [("history", "Training, epoch by epoch", plots.plot_history(history))]
+        figures = []
+        if history:
+            figures.append(("history", "Training, epoch by epoch", plots.plot_history(history)))
         for title, found, truth in shown:
             figures += figures_of(predictor, found, truth, title)
     except InputError as error:  # matplotlib is an extra

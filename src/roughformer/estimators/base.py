@@ -5,7 +5,7 @@ import os
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -36,9 +36,21 @@ from roughformer.train.source import Inputs, join
 from roughformer.train.stored_source import source_of, tensors
 from roughformer.train.team import current_team
 
-__all__ = ["TrainedEstimator"]
+__all__ = ["TrainedEstimator", "TrainingSet"]
 
 _FOR_SCALING = 4096  # series that statistics are taken from
+
+
+class TrainingSet(NamedTuple):
+    """Series with their targets, weights and groups; ``used`` are their numbers among those that
+    the user gave.
+    """
+
+    batch: Series
+    target: Tensor
+    weight: Tensor | None
+    groups: Any
+    used: npt.NDArray[np.int64]
 
 
 class TrainedEstimator(FittedEstimator):
@@ -133,45 +145,55 @@ class TrainedEstimator(FittedEstimator):
             target, weight = target[torch.from_numpy(used)], weight[torch.from_numpy(used)]
             groups = None if groups is None else _some(groups, used, n)
         self._warn_of_little(batch)
-        team = current_team()
-        seed = team.same(int(check_random_state(self.random_state).randint(2**31 - 1)))
-        run_dir = self._run_directory()
+        seed = current_team().same(int(check_random_state(self.random_state).randint(2**31 - 1)))
+        data = TrainingSet(batch, target, weight, groups, used)
         with using_threads(self.n_jobs):
-            if validation_data is None:
-                parts = self._parts(batch, target, weight, groups, seed)
-                self.validation_index_ = used[self.validation_index_]
-            else:
-                outside, outside_y = held_series(validation_data, self.members, about)
-                aim = self._aim(outside_y, len(outside))
-                parts = [((batch, target, weight), (outside, aim, None))]
-                self.validation_index_ = np.zeros(0, dtype=np.int64)
-            # Members answer as one, so they share what goes in and the scale of what comes out.
-            shared = parts[0][0] if len(parts) == 1 else (batch, target, weight)
-            plan = self._plan(*shared[:2])
-            self._check_windows(plan, batch, target)
-            if validation_data is not None:
-                self._check_windows(plan, *parts[0][1][:2])
-            self._fit_targets(shared[1], plan.model)
-            found = []
-            for number, (part, held) in enumerate(parts):
-                where, config = run_dir, plan.train
-                if len(parts) > 1:
-                    where = None if run_dir is None else run_dir / f"member-{number + 1}"
-                    told = tuple(_of_member(number + 1, call) for call in config.callbacks)
-                    config = config.model_copy(update={"callbacks": told})
-                config = config.model_copy(update={"seed": seed + number})
-                with torch.random.fork_rng():
-                    torch.manual_seed(seed + number)
-                    found.append(self._train(plan, config, part, held, where))
-        self.member_histories_ = [history for _, history in found]
-        self.history_ = self.member_histories_[0]
-        self.predictor_ = committee_of([predictor for predictor, _ in found])
+            self._learn(data, None if validation_data is None else (validation_data, about), seed)
         if about:
             self.predictor_.facts["data"] = about
         self.n_features_in_ = batch.n_channels
+        run_dir = self._run_directory()
         if run_dir is not None:
-            team.once(lambda: self.save(run_dir / "model"))
+            current_team().once(lambda: self.save(run_dir / "model"))
         return self
+
+    def _learn(
+        self, data: TrainingSet, validation: tuple[Any, dict[str, Any]] | None, seed: int
+    ) -> None:
+        """Train the network, or several; ``validation``: series of the user's, and what is known
+        of the training data.
+        """
+        batch, target, weight, groups, used = data
+        run_dir = self._run_directory()
+        if validation is None:
+            parts = self._parts(batch, target, weight, groups, seed)
+            self.validation_index_ = used[self.validation_index_]
+        else:
+            outside, outside_y = held_series(validation[0], self.members, validation[1])
+            aim = self._aim(outside_y, len(outside))
+            parts = [((batch, target, weight), (outside, aim, None))]
+            self.validation_index_ = np.zeros(0, dtype=np.int64)
+        # Members answer as one, so they share what goes in and the scale of what comes out.
+        shared = parts[0][0] if len(parts) == 1 else (batch, target, weight)
+        plan = self._plan(*shared[:2])
+        self._check_windows(plan, batch, target)
+        if validation is not None:
+            self._check_windows(plan, *parts[0][1][:2])
+        self._fit_targets(shared[1], plan.model)
+        found = []
+        for number, (part, held) in enumerate(parts):
+            where, config = run_dir, plan.train
+            if len(parts) > 1:
+                where = None if run_dir is None else run_dir / f"member-{number + 1}"
+                told = tuple(_of_member(number + 1, call) for call in config.callbacks)
+                config = config.model_copy(update={"callbacks": told})
+            config = config.model_copy(update={"seed": seed + number})
+            with torch.random.fork_rng():
+                torch.manual_seed(seed + number)
+                found.append(self._train(plan, config, part, held, where))
+        self.member_histories_ = [history for _, history in found]
+        self.history_ = self.member_histories_[0]
+        self.predictor_ = committee_of([predictor for predictor, _ in found])
 
     def _run_directory(self) -> Path | None:
         if self.run_dir is None:

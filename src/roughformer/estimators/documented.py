@@ -5,6 +5,11 @@ from typing import TypeVar
 __all__ = ["documented"]
 
 _TEXTS = {
+    "recipe": """recipe : {"auto", "ensemble", "attention"}, default "auto"
+        "ensemble": functionals of local signatures read by ridge regression, and trees on
+        quantiles and summaries, blended by their out-of-fold predictions. "attention": the Rough
+        Transformer on windows. "auto": the ensemble, unless the model is to be causal or an option
+        of the network (windows, epochs, tokens, ...) is given.""",
     "tokens": """windows : int, dict, Windows or array-like, optional
         Number of windows over each series' span, ``{"duration": d}``, ``{"points": n}``, an
         ``rf.Windows``, or cut times shared by all series. Not given: 75, with at least two points

@@ -13,6 +13,7 @@ from roughformer.estimators.inputs import aligned, as_series
 from roughformer.estimators.parameters import GroupedParameters
 from roughformer.estimators.presets import preset
 from roughformer.estimators.stored import from_plain, to_plain
+from roughformer.estimators.summary import summary_of
 from roughformer.explain import Explanation, explain
 from roughformer.kinds import kind_of_model
 from roughformer.predictor import Predictor
@@ -26,6 +27,7 @@ class FittedEstimator(GroupedParameters):
     """An estimator around a ``predictor_``, which fitting or loading gives it."""
 
     kind: ClassVar[str]  # of the model, as ``roughformer.kinds`` names it
+    other_kinds: ClassVar[tuple[str, ...]] = ()  # that the estimator may choose instead
     task: Literal["classification", "regression"]
     predictor_: Predictor
     history_: list[dict[str, Any]]  # one record an epoch; empty when loaded
@@ -200,6 +202,18 @@ class FittedEstimator(GroupedParameters):
         with using_threads(self.n_jobs):
             return explain(self.predictor_, batch, n_words=n_words, target=target)
 
+    def summary(self) -> str:
+        """Describe the fitted model, and what it reached beside simple yardsticks.
+
+        Returns
+        -------
+        str
+            Several lines: what the model is made of and, of an ensemble, out-of-fold scores of the
+            model, of its parts alone and of the majority class or the mean.
+        """
+        check_is_fitted(self, "predictor_")
+        return summary_of(self.predictor_)
+
     def save(self, directory: str | os.PathLike[str]) -> None:
         """Save the trained model; ``load`` reads it, no pickle is involved.
 
@@ -237,7 +251,7 @@ class FittedEstimator(GroupedParameters):
                 f"not for {cls.task}"
             )
         kind = kind_of_model(predictor.model)
-        if kind != cls.kind:
+        if kind not in (cls.kind, *cls.other_kinds):
             raise InputError(
                 f"{os.fspath(directory)} holds a model of the kind {kind!r}, and {cls.__name__} is "
                 f"for the kind {cls.kind!r}; load it with the estimator that saved it"

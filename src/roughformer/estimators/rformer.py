@@ -2,14 +2,24 @@
 
 from typing import Any, ClassVar, Literal
 
+import numpy as np
+
+from roughformer.errors import InputError
+from roughformer.estimators.base import TrainedEstimator, TrainingSet
 from roughformer.estimators.classifier import TrainedClassifier
 from roughformer.estimators.documented import documented
+from roughformer.estimators.ensemble import fit_ensemble
 from roughformer.estimators.models import ModelConfig
 from roughformer.estimators.regressor import TrainedRegressor
+from roughformer.estimators.summary import out_of_fold
 from roughformer.groups import Group
 from roughformer.lifts import View
+from roughformer.predictor import Predictor
+from roughformer.store.stored import StoredSeries
 from roughformer.tokens import TokenConfig
+from roughformer.tokens.cells import CellEncoder
 from roughformer.train import TrainConfig
+from roughformer.train.team import current_team
 
 __all__ = ["RFormerClassifier", "RFormerRegressor"]
 
@@ -28,9 +38,84 @@ _SHORTCUTS = {
     "drop": "training",
 }
 
+_RECIPES = ("auto", "ensemble", "attention")
+_MOST_SERIES = 50_000  # that an ensemble is fitted to
+
+
+class _WithRecipe(TrainedEstimator):
+    """An estimator that is an ensemble on functionals of signatures, or attention on tokens."""
+
+    kind = "rformer"
+    other_kinds = ("ensemble",)
+    groups: ClassVar[dict[str, type[Group]]] = _GROUPS
+    shortcuts: ClassVar[dict[str, str]] = _SHORTCUTS
+    recipe: Any
+
+    def _learn(self, data: TrainingSet, validation: Any, seed: int) -> None:
+        reasons = self._against_ensemble(data, validation)
+        if self.recipe not in _RECIPES:
+            raise InputError(f"recipe must be one of {', '.join(_RECIPES)}; got {self.recipe!r}")
+        if self.recipe == "ensemble" and reasons:
+            raise InputError(f"recipe='ensemble' does not go with {reasons[0]}")
+        if self.recipe == "attention" or reasons:
+            super()._learn(data, validation, seed)
+        else:
+            self._learn_ensemble(data, seed)
+
+    def _against_ensemble(self, data: TrainingSet, validation: Any) -> list[str]:
+        """What an ensemble cannot do, or is not asked to do because options of the network are
+        given.
+        """
+        found = [f"{group}.{name}" for group in self.groups for name in self._changed(group)]
+        if self.members != 1:
+            found.append("members")
+        found += [name for name in ("causal", "resume") if getattr(self, name)]
+        if getattr(self, "uncertainty", "none") != "none":
+            found.append("uncertainty")
+        if validation is not None:
+            found.append("validation_data")
+        if isinstance(data.batch, StoredSeries):
+            found.append("a store")
+        if self.task == "regression" and bool(data.target.isnan().any()):
+            found.append("unknown targets")
+        if current_team().size > 1:
+            found.append("several processes")
+        return found
+
+    def _learn_ensemble(self, data: TrainingSet, seed: int) -> None:
+        batch, target, weight, groups, _ = data
+        assert not isinstance(batch, StoredSeries)
+        self._output_options(target)
+        self._fit_targets(target, None)
+        of_class = self._class_weight(target, weight)
+        if of_class is not None:
+            each = of_class[target]
+            weight = each if weight is None else weight * each
+        some = np.arange(len(batch))
+        if len(some) > _MOST_SERIES:
+            some = np.sort(np.random.default_rng(seed).permutation(len(some))[:_MOST_SERIES])
+            batch, target = batch[some], target[some]
+            weight = None if weight is None else weight[some]
+            groups = None if groups is None else np.asarray(groups)[some]
+        encoder = CellEncoder.fit(batch, tuple(self.static))
+        fitted = fit_ensemble(
+            encoder,
+            encoder.encode(batch),
+            self._to_loss(target),
+            n_outputs=self._output_options(target)["n_outputs"],
+            task=self.task,
+            weight=weight,
+            groups=groups,
+            seed=seed,
+        )
+        self.predictor_ = Predictor(encoder, fitted.model, self._targets, facts=self._facts(batch))
+        self.predictor_.facts["out_of_fold"] = out_of_fold(fitted, target, self._targets)
+        self.history_, self.member_histories_ = [], [[]]
+        self.validation_index_ = np.zeros(0, dtype=np.int64)
+
 
 @documented
-class RFormerClassifier(TrainedClassifier):
+class RFormerClassifier(_WithRecipe, TrainedClassifier):
     """Classify irregular, ragged, incomplete multichannel series with a Rough Transformer.
 
     The parameters that are changed most are flat; the others are in the groups ``tokens``,
@@ -38,6 +123,7 @@ class RFormerClassifier(TrainedClassifier):
 
     Parameters
     ----------
+    {recipe}
     {tokens}
     {series}
     {context}
@@ -64,13 +150,10 @@ class RFormerClassifier(TrainedClassifier):
     >>> model.fit(X, y, times=times).predict_proba(X_new, times=times_new)  # doctest: +SKIP
     """
 
-    kind = "rformer"
-    groups: ClassVar[dict[str, type[Group]]] = _GROUPS
-    shortcuts: ClassVar[dict[str, str]] = _SHORTCUTS
-
     def __init__(
         self,
         *,
+        recipe: Literal["auto", "ensemble", "attention"] = "auto",
         windows: Any = None,
         depth: int | Literal["auto"] | None = None,
         views: View | tuple[View, ...] | None = None,
@@ -96,6 +179,7 @@ class RFormerClassifier(TrainedClassifier):
         training: TrainConfig | dict[str, Any] | None = None,
     ) -> None:
         """Keep the parameters as given, as scikit-learn wants it; see the class."""
+        self.recipe = recipe
         self.windows = windows
         self.depth = depth
         self.views = views
@@ -122,7 +206,7 @@ class RFormerClassifier(TrainedClassifier):
 
 
 @documented
-class RFormerRegressor(TrainedRegressor):
+class RFormerRegressor(_WithRecipe, TrainedRegressor):
     """Predict numbers from irregular, ragged, incomplete multichannel series.
 
     Targets may be ``(B,)`` or ``(B, m)``; NaN, None, pandas.NA and masked entries are unknown and
@@ -130,6 +214,7 @@ class RFormerRegressor(TrainedRegressor):
 
     Parameters
     ----------
+    {recipe}
     {tokens}
     {series}
     {context}
@@ -152,13 +237,10 @@ class RFormerRegressor(TrainedRegressor):
     >>> model.fit(X, y).predict(X_new, return_std=True)  # doctest: +SKIP
     """
 
-    kind = "rformer"
-    groups: ClassVar[dict[str, type[Group]]] = _GROUPS
-    shortcuts: ClassVar[dict[str, str]] = _SHORTCUTS
-
     def __init__(
         self,
         *,
+        recipe: Literal["auto", "ensemble", "attention"] = "auto",
         windows: Any = None,
         depth: int | Literal["auto"] | None = None,
         views: View | tuple[View, ...] | None = None,
@@ -185,6 +267,7 @@ class RFormerRegressor(TrainedRegressor):
         training: TrainConfig | dict[str, Any] | None = None,
     ) -> None:
         """Keep the parameters as given, as scikit-learn wants it; see the class."""
+        self.recipe = recipe
         self.windows = windows
         self.depth = depth
         self.views = views

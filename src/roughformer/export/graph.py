@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from roughformer.errors import InputError
 from roughformer.model import TokenTransformer
 from roughformer.model.committee import Committee
+from roughformer.model.ensemble import SignatureEnsemble
 from roughformer.model.outputs import deviation_of, point_of
 from roughformer.model.tempo import TempoFormer
 from roughformer.predictor import Predictor
@@ -120,7 +121,7 @@ def check_kind(predictor: Predictor) -> None:
     """``InputError`` for kinds of models that no graph can be made of."""
     model = predictor.model
     first = model.members[0] if isinstance(model, Committee) else model
-    if not isinstance(first, TokenTransformer | TempoFormer):
+    if not isinstance(first, TokenTransformer | TempoFormer | SignatureEnsemble):
         raise InputError(
             f"a {type(first).__name__} cannot be exported: its steps follow the samples one by "
             "one; RFormer, TempoFormer (RateRegressor) and Transformer can"

@@ -10,6 +10,7 @@ from roughformer.model.committee import Committee
 from roughformer.predictor import Predictor
 from roughformer.series import SeriesBatch
 from roughformer.tokens import Tokenizer
+from roughformer.tokens.cells import CellEncoder
 from roughformer.tokens.tempo import TempoEncoder
 
 __all__ = ["made_up_series"]
@@ -23,7 +24,7 @@ def made_up_series(predictor: Predictor, n: int, longest: int, seed: int) -> Ser
     missing; about as long and as lively as the series that the model was trained on.
     """
     rng = np.random.default_rng(seed)
-    encoder = predictor.encoder
+    encoder = _encoder(predictor)
     begin, span = _span(encoder)
     # Windows of a few points are straight lines, whose spectrum is rounding and nothing else.
     fewest = 48 if isinstance(encoder, TempoEncoder) else min(2, longest)
@@ -50,6 +51,12 @@ def made_up_series(predictor: Predictor, n: int, longest: int, seed: int) -> Ser
     return SeriesBatch.from_arrays(values, times, **extras)
 
 
+def _encoder(predictor: Predictor) -> Any:
+    """The encoder, or the one inside that knows times, levels and covariates."""
+    encoder = predictor.encoder
+    return encoder.words if isinstance(encoder, CellEncoder) else encoder
+
+
 def _span(encoder: Any) -> tuple[float, float]:
     """When series begin and how long they last, about."""
     if isinstance(encoder, TempoEncoder):
@@ -67,7 +74,7 @@ def _first(model: nn.Module) -> nn.Module:
 
 def _sizes(predictor: Predictor) -> tuple[Floats, Floats]:
     """Level and size ``(C,)`` of the channels, as far as the model's scaling tells them."""
-    encoder = predictor.encoder
+    encoder = _encoder(predictor)
     count = len(encoder.channels)
     level, size = np.zeros(count), np.ones(count)
     scale = getattr(getattr(_first(predictor.model), "standardize", None), "scale", None)
@@ -87,7 +94,7 @@ def _sizes(predictor: Predictor) -> tuple[Floats, Floats]:
 
 def _static(predictor: Predictor, n: int, rng: np.random.Generator) -> dict[str, Floats]:
     """Static covariates ``(n,)`` by name."""
-    encoder = predictor.encoder
+    encoder = _encoder(predictor)
     found: dict[str, Floats] = {}
     if isinstance(encoder, Tokenizer):
         for column in encoder.static_encoder.columns:

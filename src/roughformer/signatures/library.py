@@ -10,8 +10,10 @@ from roughformer.errors import EngineWarning
 
 __all__ = [
     "Between",
+    "Cells",
     "Clock",
     "Fill",
+    "Functionals",
     "Job",
     "Lay",
     "Log",
@@ -23,7 +25,7 @@ __all__ = [
     "load",
 ]
 
-_ABI = 7
+_ABI = 8
 _P, _L, _I, _D = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32, ctypes.c_double
 
 
@@ -123,6 +125,29 @@ class Between(ctypes.Structure):
     )
 
 
+class Cells(ctypes.Structure):
+    """``RfCells``."""
+
+    _fields_ = (
+        *((name, _P) for name in ("values", "times", "starts", "lengths", "time_starts", "out")),
+        *((name, _L) for name in ("n_series", "n_cells")),
+        *((name, _I) for name in ("value_dtype", "channels", "threads")),
+    )
+
+
+class Functionals(ctypes.Structure):
+    """``RfFunctionals``."""
+
+    _fields_ = (
+        *((name, _P) for name in ("cells", "widths", "padded", "mix_at", "mix_row", "mix")),
+        *((name, _P) for name in ("taps", "thresholds", "ppv", "mpv", "mipv", "wins")),
+        *((name, _L) for name in ("n_series", "n_rows", "n_cells", "n_scales", "n_groups")),
+        *((name, _L) for name in ("n_taps", "n_thresholds")),
+        ("most", _D),
+        ("threads", _I),
+    )
+
+
 class Stream(ctypes.Structure):
     """``RfStream``."""
 
@@ -161,6 +186,8 @@ def _open() -> ctypes.CDLL | str:
     lib.rf_runs.argtypes, lib.rf_runs.restype = (_P, _L, _I, _P), _L
     lib.rf_locate.argtypes, lib.rf_locate.restype = (_P, _P, _P, _P, _L, _P), None
     lib.rf_spread.argtypes = (ctypes.POINTER(Spread),)
+    lib.rf_cells.argtypes = (ctypes.POINTER(Cells),)
+    lib.rf_functionals.argtypes = (ctypes.POINTER(Functionals),)
     lib.rf_between.argtypes = (ctypes.POINTER(Between),)
     stream = ctypes.POINTER(Stream)
     lib.rf_stream_bytes.argtypes, lib.rf_stream_bytes.restype = (stream,), _L

@@ -142,6 +142,37 @@ struct RfBetween {
   int32_t dtype, width, threads;
 };
 
+// Levels (means) and increments of the piecewise-linear paths over even cells of each span.
+struct RfCells {
+  const void* values;          // (n_rows, channels), NaN = not observed
+  const double* times;
+  const int64_t* starts;       // (B) as in RfJob
+  const int64_t* lengths;
+  const int64_t* time_starts;
+  double* out;                 // (B, 2 * channels, n_cells): levels, then increments
+  int64_t n_series, n_cells;
+  int32_t value_dtype, channels, threads;
+};
+
+// Functionals of cells, pooled over time; see functionals.h.
+struct RfFunctionals {
+  const double* cells;         // (B, n_rows, n_cells)
+  const int64_t* widths;       // (n_scales) cells of a tap
+  const uint8_t* padded;       // (n_scales) whether windows reach over the ends
+  const int64_t* mix_at;       // (n_scales * n_groups + 1) where the mixture of a group begins
+  const int64_t* mix_row;      // its rows
+  const double* mix;           // and their weights
+  const float* taps;           // (n_scales * n_groups * 8, n_taps) whole numbers
+  const float* thresholds;     // (n_scales * n_groups * 8, n_thresholds)
+  float* ppv;                  // (B, n_scales * n_groups * 8 * n_thresholds)
+  float* mpv;                  // the same
+  float* mipv;                 // the same
+  float* wins;                 // (B, 2, n_scales * n_groups * 8)
+  int64_t n_series, n_rows, n_cells, n_scales, n_groups, n_taps, n_thresholds;
+  double most;                 // largest whole number of a moving average
+  int32_t threads;
+};
+
 // Many running signatures, one per stream; see stream.h.
 struct RfStream {
   void* state;  // rf_stream_bytes() of zeros at first
@@ -167,6 +198,9 @@ struct RfKernel {
   void (*stream_close)(void* group, int dim, int depth, const uint8_t* which, int count);
   void (*thin_bytes)(const RfThin*, int64_t first, int count, uint32_t* scratch, int64_t words);
   void (*lay)(RfLay*);
+  // Single precision only; null in the kernels of double:
+  size_t (*functionals_bytes)(const RfFunctionals*);
+  void (*functionals)(const RfFunctionals*, int64_t series, void* scratch);
   // Double precision only; null in the kernels of float:
   size_t (*spread_bytes)(const RfSpread*, int64_t longest);
   void (*spread)(const RfSpread*, int64_t first, int count, int64_t longest, void* scratch);

@@ -184,6 +184,51 @@ void fill_series(const RfFill* job, int64_t b) {
   }
 }
 
+// Values and integrals of one channel's path at the edges of its cells: linear between observations,
+// constant before and after, 0 if there are none. `scratch`: times and values of observations.
+template <class T>
+void cells_of_channel(const RfCells* job, int64_t b, int64_t c, double* scratch) {
+  const int64_t n = job->lengths[b], N = job->n_cells, C = job->channels;
+  const double* t = job->times + job->time_starts[b];
+  const T* in = (const T*)job->values + job->starts[b] * C + c;
+  double *when = scratch, *x = scratch + n;
+  int64_t seen = 0;
+  for (int64_t i = 0; i < n; ++i)
+    if (in[i * C] == in[i * C]) {
+      when[seen] = t[i] - t[0];
+      x[seen++] = in[i * C];
+    }
+  double* levels = job->out + (b * 2 * C + c) * N;
+  double* increments = levels + C * N;
+  if (!seen) {
+    std::fill(levels, levels + N, 0.0);
+    std::fill(increments, increments + N, 0.0);
+    return;
+  }
+  const double span = t[n - 1] - t[0], cell = span / (double)N;
+  int64_t i = 0;  // the first observation after `from`
+  double from = 0, at = x[0];
+  while (i < seen && when[i] <= from) at = x[i++];
+  for (int64_t k = 0; k < N; ++k) {
+    const double to = k + 1 == N ? span : (double)(k + 1) * cell, begin = at;
+    double area = 0, left = from;
+    for (; i < seen && when[i] <= to; ++i) {
+      area += (when[i] - left) * (at + x[i]) / 2;
+      left = when[i];
+      at = x[i];
+    }
+    if (to > left) {
+      double end = at;
+      if (i > 0 && i < seen) end += (x[i] - at) * ((to - left) / (when[i] - left));
+      area += (to - left) * (at + end) / 2;
+      at = end;
+    }
+    levels[k] = to > from ? area / (to - from) : at;
+    increments[k] = at - begin;
+    from = to;
+  }
+}
+
 template <class Group>
 void over_stream_groups(const RfStream* s, Group group) {
   const RfKernel& kernel = kernel_for(s->dtype);
@@ -226,7 +271,7 @@ int64_t runs_of(const T* numbers, int64_t n, int64_t* starts) {
 
 extern "C" {
 
-int rf_abi_version() { return 7; }
+int rf_abi_version() { return 8; }
 const char* rf_isa() { return isa().name; }
 int rf_isa_count() { return supported(); }
 const char* rf_isa_name(int i) { return i >= 0 && i < supported() ? kIsas[i].name : ""; }
@@ -304,6 +349,27 @@ void rf_fill(const RfFill* job) {
       for (int64_t b = first; b < std::min(first + chunk, job->n_series); ++b)
         job->dtype == RF_F32 ? fill_series<float>(job, b) : fill_series<double>(job, b);
   });
+}
+
+int rf_cells(const RfCells* job) try {
+  if (job->n_series == 0) return 0;
+  const int64_t longest = *std::max_element(job->lengths, job->lengths + job->n_series);
+  const size_t bytes = (size_t)longest * 2 * sizeof(double);
+  return in_groups(job->threads, job->n_series, bytes, [&](int64_t b, char* s) {
+    for (int64_t c = 0; c < job->channels; ++c)
+      job->value_dtype == RF_F32 ? cells_of_channel<float>(job, b, c, (double*)s)
+                                 : cells_of_channel<double>(job, b, c, (double*)s);
+  });
+} catch (...) {
+  return 1;
+}
+
+int rf_functionals(const RfFunctionals* job) try {
+  const RfKernel& kernel = kernel_for(RF_F32);
+  return in_groups(job->threads, job->n_series, kernel.functionals_bytes(job),
+                   [&](int64_t b, char* s) { kernel.functionals(job, b, s); });
+} catch (...) {
+  return 1;
 }
 
 void rf_lay(RfLay* job) { kernel_for(job->dtype).lay(job); }

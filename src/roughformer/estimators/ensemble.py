@@ -1,0 +1,347 @@
+"""Fitting a ``SignatureEnsemble``: ridge, trees, and a blend by out-of-fold predictions."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from scipy.optimize import minimize
+from torch import Tensor
+
+from roughformer.model.ensemble import (
+    LINEAR_PARTS,
+    EnsembleConfig,
+    PathFeatures,
+    SignatureEnsemble,
+    blendable,
+)
+from roughformer.model.trees import Forest
+from roughformer.tokens.cells import CellEncoder
+
+__all__ = ["FittedEnsemble", "fit_ensemble"]
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Folds = list[tuple[Ints, Ints]]
+
+_PENALTIES = np.logspace(-3, 3.5, 14)
+_EXACT = 3000  # series up to which a penalty is chosen on all of them
+_BLEND_PENALTY = 2.0
+_DUAL = 9000  # series up to which ridge works on their inner products
+_MANY = {"n_functionals": 768, "n_features": 5000}  # for more series than that
+_FEW_PER_CLASS = 20  # series of a class that boosting needs
+
+
+@dataclass(frozen=True)
+class FittedEnsemble:
+    """The model, and the out-of-fold predictions ``(B, n_outputs)`` of its parts and of the blend:
+    probabilities, or targets as the loss has them. NaN where a series was in no held-out fold.
+    """
+
+    model: SignatureEnsemble
+    parts: dict[str, Floats]
+    blend: Floats
+
+
+def fit_ensemble(
+    encoder: CellEncoder,
+    inputs: dict[str, Tensor],
+    target: Tensor,
+    *,
+    n_outputs: int,
+    task: str,
+    weight: Tensor | None = None,
+    groups: Any = None,
+    seed: int = 0,
+) -> FittedEnsemble:
+    """Fit all parts to encoded series and their targets: class numbers ``(B,)`` or standardised
+    numbers ``(B, m)``.
+    """
+    rng = np.random.default_rng(seed)
+    classes = task == "classification"
+    y = target.numpy() if classes else target.double().numpy()
+    n = len(y)
+    w = np.ones(n) if weight is None else weight.double().numpy() / float(weight.double().mean())
+    goal = np.where(y[:, None] == np.arange(n_outputs), 1.0, -1.0) if classes else y
+    folds = _folds(y if classes else None, n, groups, seed)
+    names = _parts(y, n, n_outputs, classes)
+    cells, summary = inputs["cells"], inputs["summary"]
+    sizes = _MANY if n > _DUAL else {}
+    path = PathFeatures(len(encoder.channels), encoder.n_cells, **sizes)
+    some = torch.from_numpy(np.sort(rng.permutation(n)[:1024]))
+    seen = _in_blocks(path.draw(cells[some], seed), cells, names)
+    parts: dict[str, Floats] = {}
+    linear, forests, baseline = {}, {}, np.zeros(n_outputs)
+    for name in names:
+        if name in LINEAR_PARTS:
+            fit = _ridge if n <= _DUAL else _ridge_of_many
+            x = seen.pop(name)
+            (slope, level), decision = fit(x, goal, w, folds, groups is not None, rng)
+            if classes:
+                factor = _temperature(decision, y, w)
+                slope, level, decision = factor * slope, factor * level, factor * decision
+            linear[name] = slope, level, x.mean(dim=0).numpy()
+            parts[name] = _softmax(decision) if classes else decision
+            continue
+        table = seen.pop(name, summary).numpy()
+        parts[name] = np.full((n, n_outputs), np.nan)
+        for train, held in folds:
+            grown = _grow(name, table[train], y[train], w[train], classes, seed, few=True)
+            parts[name][held] = _predict(grown, table[held], n_outputs, classes)
+        grown = _grow(name, table, y, w, classes, seed)
+        if name == "boosting":
+            forests[name] = Forest.of_boosting(grown, n_outputs)
+            raw = np.ravel(grown._baseline_prediction)
+            baseline[-len(raw) :] = raw
+        else:
+            forests[name] = Forest.of_extra_trees(grown, n_outputs)
+    config = EnsembleConfig(
+        n_channels=len(encoder.channels), n_cells=encoder.n_cells, n_outputs=n_outputs, task=task,
+        parts=names, forests={name: forest.shape for name, forest in forests.items()}, **sizes,
+    )  # fmt: skip
+    model = SignatureEnsemble(config, path)
+    model.baseline.copy_(torch.from_numpy(baseline))
+    for name, state in linear.items():
+        named = zip(("weight", "bias", "usual"), state, strict=True)
+        model.linear[name].load_state_dict({key: torch.from_numpy(x) for key, x in named})
+    for name, forest in forests.items():
+        model.forests[name] = forest
+    known = ~np.isnan(np.stack(list(parts.values()))).any(axis=(0, 2))
+    stacked = np.stack([parts[name][known] for name in names])
+    if classes:
+        logs = blendable(torch.from_numpy(stacked)).numpy()
+        shares = _blend_classes(logs, y[known], w[known])
+        found: Floats = _softmax(np.tensordot(shares, logs, 1))
+    else:
+        shares = _blend_numbers(stacked, y[known], w[known])
+        found = np.asarray(np.tensordot(shares, stacked, 1), np.float64)
+    model.weights.copy_(torch.from_numpy(shares))
+    blend = np.full((n, n_outputs), np.nan)
+    blend[known] = found
+    return FittedEnsemble(model.eval().requires_grad_(False), parts, blend)
+
+
+def _parts(y: Any, n: int, n_outputs: int, classes: bool) -> tuple[str, ...]:
+    """Which parts there is enough data for."""
+    names = [*LINEAR_PARTS]
+    if n >= 10:
+        names += ["intervals", "summary"]
+    enough = n >= 200 and (not classes or n >= _FEW_PER_CLASS * n_outputs)
+    if enough and (classes or n_outputs == 1):
+        names.append("boosting")
+    return tuple(names)
+
+
+def _folds(classes: Any, n: int, groups: Any, seed: int) -> Folds:
+    """Five folds of few series, fewer of many; none if there are not two series a fold."""
+    from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold
+
+    if n < 10:
+        return []
+    count = 5 if n <= 1000 else 3 if n <= 4000 else 2
+    if groups is not None:
+        count = min(count, len(np.unique(groups)))
+        if count < 2:
+            return []
+        split = GroupKFold(count, shuffle=True, random_state=seed)
+        return list(split.split(np.zeros(n), groups=groups))
+    if classes is None:
+        return list(KFold(count, shuffle=True, random_state=seed).split(np.zeros(n)))
+    # Classes with fewer members than folds are spread as they come.
+    rare = np.bincount(classes)[classes] < count
+    split = StratifiedKFold(count, shuffle=True, random_state=seed)
+    return list(split.split(np.zeros(n), np.where(rare, -1, classes)))
+
+
+def _in_blocks(path: PathFeatures, cells: Tensor, names: tuple[str, ...]) -> dict[str, Tensor]:
+    """Features of all series, made a few hundred at a time."""
+    parts = [path(cells[i : i + 256], names) for i in range(0, len(cells), 256)]
+    return {name: torch.cat([part.pop(name) for part in parts]) for name in list(parts[0])}
+
+
+# Ridge
+
+
+def _standardised(features: Tensor, w: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Features with weighted mean 0, deviation 1 and rows of about length 1; mean and divisor."""
+    mean = (w.float() @ features / w.sum()).float()
+    deviation = (features - mean).square().mean(dim=0).sqrt()
+    scale = torch.where(deviation > 1e-6, deviation, torch.inf) * features.shape[1] ** 0.5
+    return (features - mean) / scale, mean.double(), scale.double()
+
+
+def _ridge(
+    features: Tensor, goal: Floats, w: Floats, folds: Folds, grouped: bool, rng: Any
+) -> tuple[tuple[Floats, Floats], Floats]:
+    """Slope ``(k, F)`` and intercept ``(k,)``, and predictions ``(B, k)`` for series left out: one
+    at a time, or by folds where groups must stay together.
+    """
+    n, weight = len(features), torch.from_numpy(w)
+    x, mean, scale = _standardised(features, weight)
+    root = weight.sqrt()
+    x *= root[:, None].float()
+    aim = torch.from_numpy(np.asarray(goal, np.float64))
+    level = weight @ aim / weight.sum()
+    y = (aim - level) * root[:, None]
+    gram = (x @ x.T).double()
+    some = torch.from_numpy(np.sort(rng.permutation(n)[:_EXACT]))
+    penalty = _penalty(gram[some][:, some], y[some], root[some])
+    coefficients, inverse = _solve(gram, y, penalty)
+    if grouped and folds:
+        predicted = torch.full_like(y, torch.nan)
+        for train, held in folds:
+            a, b = torch.from_numpy(train), torch.from_numpy(held)
+            predicted[b] = gram[b][:, a] @ _solve(gram[a][:, a], y[a], penalty)[0]
+    else:
+        # The direction of the intercept is not penalised.
+        free = weight / weight.sum() / penalty
+        predicted = y - coefficients / (inverse - free)[:, None]
+    slope = (x.T.double() @ coefficients).T / scale
+    decision = predicted / root[:, None] + level
+    return (slope.numpy(), (level - slope @ mean).numpy()), decision.numpy()
+
+
+def _penalty(gram: Tensor, y: Tensor, root: Tensor) -> float:
+    """The penalty with the least leave-one-out error."""
+    flat = (root / root.norm())[:, None]
+    gram = gram - flat @ (flat.T @ gram)
+    gram = gram - (gram @ flat) @ flat.T
+    values, vectors = torch.linalg.eigh(gram)
+    rotated = vectors.T @ (y - flat @ (flat.T @ y))
+    kept = 1 - (vectors.T @ flat).square()[:, 0]  # the direction of the intercept is free
+    errors = []
+    for penalty in _PENALTIES:
+        inverse = kept / (values.clamp(min=0) + penalty)
+        residual = (vectors @ (inverse[:, None] * rotated)) / (vectors.square() @ inverse)[:, None]
+        errors.append(float(residual.square().mean()))
+    return float(_PENALTIES[int(np.argmin(errors))])
+
+
+def _solve(gram: Tensor, y: Tensor, penalty: float) -> tuple[Tensor, Tensor]:
+    """Coefficients, and the diagonal of the inverse."""
+    factor = torch.linalg.cholesky(gram + penalty * torch.eye(len(gram), dtype=gram.dtype))
+    return torch.cholesky_solve(y, factor), torch.cholesky_inverse(factor).diagonal()
+
+
+def _ridge_of_many(
+    features: Tensor, goal: Floats, w: Floats, folds: Folds, grouped: bool, rng: Any
+) -> tuple[tuple[Floats, Floats], Floats]:
+    """The same for more series than features: the penalty, and the predictions for series left
+    out, are those of the last fold, NaN elsewhere.
+    """
+    weight = torch.from_numpy(w)
+    x, mean, scale = _standardised(features, weight)
+    aim = torch.from_numpy(np.asarray(goal, np.float64))
+    level = weight @ aim / weight.sum()
+    y = aim - level
+    grams, sides = [], []
+    for part in folds[-1]:
+        rows = torch.from_numpy(part)
+        weighted = x[rows] * weight[rows, None].float()
+        grams.append((weighted.T @ x[rows]).double())
+        sides.append(weighted.T.double() @ y[rows])
+    held = torch.from_numpy(folds[-1][1])
+    best: tuple[float, float, Tensor] | None = None
+    for penalty in np.logspace(-1, 2, 4):
+        found = x[held].double() @ _solve(grams[0], sides[0], penalty)[0]
+        error = float((weight[held, None] * (found - y[held]).square()).mean())
+        if best is None or error < best[0]:
+            best = error, float(penalty), found
+    assert best is not None
+    slope = _solve(grams[0] + grams[1], sides[0] + sides[1], best[1])[0].T / scale
+    decision = np.full((len(x), goal.shape[1]), np.nan)
+    decision[folds[-1][1]] = (best[2] + level).numpy()
+    return (slope.numpy(), (level - slope @ mean).numpy()), decision
+
+
+# Trees
+
+
+def _grow(name: str, x: Any, y: Any, w: Floats, classes: bool, seed: int, few: bool = False) -> Any:
+    """Trees of scikit-learn; ``few``: enough to tell how good they are."""
+    from sklearn import ensemble
+
+    if name == "boosting":
+        options = {
+            "max_iter": 100, "learning_rate": 0.08, "max_leaf_nodes": 15, "early_stopping": False,
+            "l2_regularization": 1.0, "min_samples_leaf": 10, "random_state": seed,
+        }  # fmt: skip
+        if classes:
+            return ensemble.HistGradientBoostingClassifier(**options).fit(x, y, w)
+        return ensemble.HistGradientBoostingRegressor(**options).fit(x, y[:, 0], w)
+    size = x.shape[1]
+    share = 0.1 if size <= 2000 else max(0.02, 200 / size)
+    options = {
+        "n_estimators": 60 if few else 200 if len(x) <= 2000 else 100,
+        "max_features": max(share, min(1.0, 12 / size)) if name == "intervals" else 0.3,
+        "random_state": seed,
+        "n_jobs": torch.get_num_threads(),
+    }
+    if classes:
+        return ensemble.ExtraTreesClassifier(criterion="entropy", **options).fit(x, y, w)
+    return ensemble.ExtraTreesRegressor(min_samples_leaf=2, **options).fit(x, y, w)
+
+
+def _predict(model: Any, x: Any, n_outputs: int, classes: bool) -> Floats:
+    if not classes:
+        return np.asarray(model.predict(x), np.float64).reshape(len(x), -1)
+    found = np.zeros((len(x), n_outputs))
+    found[:, model.classes_] = model.predict_proba(x)
+    return found
+
+
+# Blending
+
+
+def _softmax(z: Floats) -> Floats:
+    e = np.exp(z - z.max(axis=-1, keepdims=True))
+    return np.asarray(e / e.sum(axis=-1, keepdims=True))
+
+
+def _log_loss(logits: Floats, y: Any, w: Floats) -> float:
+    """Of labels that are wrong once in n: without an error so far, nothing is certain yet."""
+    top = logits.max(axis=1)
+    total = np.log(np.exp(logits - top[:, None]).sum(axis=1)) + top
+    doubt = 1 / (len(y) + 1)
+    own = (1 - doubt) * logits[np.arange(len(y)), y] + doubt * logits.mean(axis=1)
+    return float((w * (total - own)).sum())
+
+
+def _temperature(decision: Floats, y: Any, w: Floats) -> float:
+    """The factor on ridge's decisions with the least log loss."""
+    known = ~np.isnan(decision).any(axis=1)
+    factors = np.geomspace(0.3, 60, 54)
+    losses = [_log_loss(f * decision[known], y[known], w[known]) for f in factors]
+    return float(factors[int(np.argmin(losses))])
+
+
+def _blend_classes(logs: Floats, y: Any, w: Floats) -> Floats:
+    """Weights of log-probabilities ``(h, n, K)`` with the least log loss; drawn to equal ones."""
+    h = len(logs)
+    if logs.shape[1] == 0:
+        return np.full(h, 1 / h)
+
+    def loss(weights: Floats) -> float:
+        apart = h * ((weights - 1 / h) ** 2).sum()
+        logits = np.asarray(np.tensordot(weights, logs, 1), np.float64)
+        return float(_log_loss(logits, y, w) + _BLEND_PENALTY * apart)
+
+    found = minimize(loss, np.full(h, 1 / h), method="L-BFGS-B", bounds=[(0, None)] * h)
+    return np.asarray(found.x)
+
+
+def _blend_numbers(predicted: Floats, y: Floats, w: Floats) -> Floats:
+    """Weights of predictions ``(h, n, m)`` with the least squared error; they sum to 1."""
+    h = len(predicted)
+    if predicted.shape[1] == 0:
+        return np.full(h, 1 / h)
+
+    def loss(weights: Floats) -> float:
+        shares = weights / weights.sum()
+        error = (np.tensordot(shares, predicted, 1) - y) ** 2
+        apart = h * ((shares - 1 / h) ** 2).sum()
+        return float((w[:, None] * error).sum() / error.size * len(y) + _BLEND_PENALTY * apart)
+
+    found = minimize(loss, np.full(h, 1 / h), method="L-BFGS-B", bounds=[(1e-6, None)] * h)
+    return np.asarray(found.x / found.x.sum())
