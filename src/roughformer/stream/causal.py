@@ -267,11 +267,13 @@ class CausalStreams:
         everyone = commit and self._everyone(slots)
         for member, rings in zip(self.members, self.rings, strict=True):
             past = rings if everyone else [ring.index_select(0, which) for ring in rings]
-            kept, answer = member.step_tokens(past, tokens, times, static, window, None)
+            kept, answer = member.step_tokens(
+                past, tokens.unsqueeze(1), times.unsqueeze(1), static, window, None
+            )
             if commit and not everyone:
                 for ring, new in zip(rings, kept, strict=True):
                     ring.index_copy_(0, which, new)
-            answers.append(answer)
+            answers.append(answer[:, 0])
         if len(answers) == 1:
             return answers[0]
         committee = self.predictor.model
