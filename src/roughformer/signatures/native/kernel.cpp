@@ -352,6 +352,7 @@ static void forward(const RfJob* job, const int64_t* members, int count, void* s
 #include "stream.h"
 #if RF_DOUBLE
 #include "spectrum.h"
+#include "step.h"
 #endif
 
 extern const RfKernel kernel;
@@ -359,7 +360,7 @@ const RfKernel kernel = {LANES,       scratch_bytes, forward,     backward, grou
                          stream_push, stream_read,   clock_bytes, clock,    stream_close,
                          thin_bytes,  lay,
 #if RF_DOUBLE
-                         spread_bytes, spread, between
+                         spread_bytes, spread, between, step_bytes, step
 #endif
 };
 }  // namespace RF_NAME
