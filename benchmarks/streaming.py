@@ -191,7 +191,7 @@ def main() -> None:
     results: dict[str, Any] = {
         "in process": [in_process(model, n, seconds, tick) for tick in (1, 5, 25)],
         "over WebSocket": over_websocket(model, n, seconds),
-        "history": history(model, 3 if wish.quick else 15),
+        "history": history(model, 3 if wish.quick else 200),
         "naive": naive(model, (1000, 10_000) if wish.quick else (1000, 10_000, 100_000)),
         "signatures": signatures(n),
         "environment": {

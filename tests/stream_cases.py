@@ -9,6 +9,23 @@ import roughformer as rf
 from roughformer.model.committee import Committee
 from roughformer.targets import ClassTargets, NumberTargets
 
+CASES: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "basepoint": {"basepoint": True},
+    "clocks": {"clock": 3},
+    "no time": {"time": "none"},
+    "local": {"views": ("local",)},
+    "context": {"context": 3},
+    "context 1, depth 3": {"context": 1, "depth": 3},
+    "global context": {"views": ("global",), "context": 7},
+    "all": {"clock": 2, "context": 5, "basepoint": True, "transform": "logsignature"},
+    "points": {"windows": {"points": 4}, "clock": 2},
+    "points, context": {"windows": {"points": 3}, "context": 2},
+    "observations": {"observations": True},
+    "observations alone": {"observations": True, "depth": 0, "context": 3},
+    "static": {"static": ("age",)},
+}
+
 
 def series(
     n: int = 5, channels: int = 2, seed: int = 0, missing: float = 0.3, points: int = 40

@@ -9,24 +9,8 @@ import roughformer as rf
 from roughformer.stream.answers import Answers, answers_of
 from roughformer.targets import ClassTargets
 from small import make
-from stream_cases import predictor, series
+from stream_cases import CASES, predictor, series
 
-CASES: dict[str, dict[str, Any]] = {
-    "plain": {},
-    "basepoint": {"basepoint": True},
-    "clocks": {"clock": 3},
-    "no time": {"time": "none"},
-    "local": {"views": ("local",)},
-    "context": {"context": 3},
-    "context 1, depth 3": {"context": 1, "depth": 3},
-    "global context": {"views": ("global",), "context": 7},
-    "all": {"clock": 2, "context": 5, "basepoint": True, "transform": "logsignature"},
-    "points": {"windows": {"points": 4}, "clock": 2},
-    "points, context": {"windows": {"points": 3}, "context": 2},
-    "observations": {"observations": True},
-    "observations alone": {"observations": True, "depth": 0, "context": 3},
-    "static": {"static": ("age",)},
-}
 MODELS: dict[str, dict[str, Any]] = {
     "classes": {},
     "numbers": {"classes": 0},
@@ -119,6 +103,40 @@ def test_stream_is_offline_for_any_tokens(case):
 def test_stream_is_offline_for_any_model(kind):
     model = predictor(series(), context=4, clock=2, **MODELS[kind])
     assert max(worst_difference(model, series(seed=s), s) for s in (3, 4)) < 1e-5
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"context": 3}, {"context": 40, "clock": 2}, {}, {"members": 2, "windows": {"points": 3}}],
+)
+def test_one_push_of_many_windows_says_what_many_pushes_say(options):
+    model = predictor(series(), **options)
+    rng = np.random.default_rng(0)
+    # More windows than a context, than go through the model at a time, and not as many of each.
+    sizes = [700, 5, 230, 230]
+    slots = np.repeat(np.arange(4), sizes)
+    times = np.concatenate([np.cumsum(rng.exponential(0.25, size)) for size in sizes])
+    values = rng.normal(size=(len(slots), 2))
+    at_once, one_by_one = rf.StreamBatch(model, 4), rf.StreamBatch(model, 4)
+    events = at_once.push(slots, times, values)
+    said = rows_of(events.answers)
+    assert len(events) > 300
+    found: dict[tuple[int, int], tuple[float, np.ndarray]] = {}
+    for i in range(len(slots)):
+        part = one_by_one.push(slots[i : i + 1], times[i : i + 1], values[i : i + 1])
+        for slot, window, time, row in zip(
+            part.slot, part.window, part.time, rows_of(part.answers), strict=True
+        ):
+            found[slot, window] = time, row
+    assert list(zip(events.slot, events.window, strict=True)) == sorted(found)
+    for slot, window, time, row in zip(events.slot, events.window, events.time, said, strict=True):
+        assert found[slot, window][0] == time
+        np.testing.assert_allclose(found[slot, window][1], row, atol=1e-6)
+    # And so do the streams after it.
+    for streams in (at_once, one_by_one):
+        streams.push([0, 1], [300.0, 100.0], [[1.0, np.nan], [0.0, 1.0]])
+    now = [rows_of(streams.predict([0, 1, 2, 3])) for streams in (at_once, one_by_one)]
+    np.testing.assert_allclose(now[0], now[1], atol=1e-6)
 
 
 def test_large_stamps_and_regular_times_are_no_matter():

@@ -118,16 +118,16 @@ class StepGraph(nn.Module):
         self, tokens: Tensor, static: Tensor | None, piece: Piece, old: State, new: State
     ) -> Tensor:
         """``(B, n[, k])``: what the model says of the open windows as they are now."""
-        times = (piece.now / number(self.encoder.time_unit, piece.now)).float()
+        times = (piece.now / number(self.encoder.time_unit, piece.now)).float().unsqueeze(1)
         answers: list[Tensor] = []
         for m, member in enumerate(self.members):
             names = [f"member{m}_block{i}" for i in range(member.config.n_layers)]
             past = [old[name].float() for name in names]
             kept, answer = member.step_tokens(
-                past, tokens, times, static, piece.window, piece.ended
+                past, tokens.unsqueeze(1), times, static, piece.window, piece.ended
             )
             new |= dict(zip(names, kept, strict=True))
-            answers.append(answer)
+            answers.append(answer[:, 0])
         if len(answers) == 1:
             return answers[0]
         assert isinstance(self.model, Committee)

@@ -109,13 +109,15 @@ class Attention(nn.Module):
     def step(
         self, x: Tensor, past: Tensor, window: Tensor, ended: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """The newest window of streams, ``x (B, 1, d)`` -> ``(B, 1, d)``, and what is remembered.
+        """The newest windows of streams, ``x (B, K, d)`` -> ``(B, K, d)``, and what is remembered.
 
         ``past (B, 2, heads, size, d')`` is a ring of the keys and values of the last ``size``
-        windows, of which ``window (B,)`` is the number of this one; it is kept where it ``ended``
-        (None: everywhere, and ``past`` itself is written to).
+        windows, ``window (B,)`` the number of the first of the new ones. Of one window, it is kept
+        where it ``ended``; None: all have, and ``past`` itself is written to.
         """
         q, k, v = self.split(x)
+        if x.shape[1] > 1:
+            return self.join(self._several(q, k, v, past, window)), past
         size = past.shape[3]
         place = (window % size).unsqueeze(1)
         slot = torch.arange(size, device=x.device)
@@ -136,6 +138,28 @@ class Attention(nn.Module):
         if ended is not None:
             ring = torch.where(ended[:, None, None, None, None], ring, past)
         return self.join(mixed), ring
+
+    def _several(self, q: Tensor, k: Tensor, v: Tensor, past: Tensor, window: Tensor) -> Tensor:
+        """Several new windows, each of which sees those before it; all are kept."""
+        size, count = past.shape[3], q.shape[2]
+        number = torch.arange(count, device=q.device)
+        slot = torch.arange(size, device=q.device)
+        # How long before each new window the entries of the ring were written, and the new ones.
+        old = torch.remainder(window.unsqueeze(1) - 1 - slot, size) + 1  # (B, size)
+        new = (-number).expand(len(window), count)
+        age = torch.cat([old, new], dim=1).unsqueeze(1) + number.unsqueeze(1)
+        first = (window.unsqueeze(1) + number).unsqueeze(-1)
+        seen = (age >= 0) & (age < size) & (age <= first)  # (B, K, size + K)
+        added = torch.where(seen, 0.0, -math.inf).to(q).unsqueeze(1)
+        if self.age is not None:
+            added = added + self.age[:, age.clamp(0, size - 1)].transpose(0, 1)
+        keys, values = (torch.cat([past[:, i], x], dim=2) for i, x in enumerate((k, v)))
+        mixed = F.scaled_dot_product_attention(q, keys, values, attn_mask=added)
+        kept = number[-size:]
+        place = (window.unsqueeze(1) + kept) % size  # (B, at most size)
+        row = torch.arange(len(past), device=q.device).unsqueeze(1)
+        past[row, :, :, place] = torch.stack([k, v], dim=1)[:, :, :, kept].permute(0, 3, 1, 2, 4)
+        return mixed
 
     def _banded(self, q: Tensor, k: Tensor, v: Tensor, real: Tensor, rate: float) -> Tensor:
         """The same in memory that grows with L · context, not L²: ``real (B or 1, L)``."""

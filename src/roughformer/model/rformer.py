@@ -140,20 +140,20 @@ class TokenTransformer(nn.Module):
         window: Tensor,
         ended: Tensor | None,
     ) -> tuple[list[Tensor], Tensor]:
-        """Compute outputs for the newest token of each stream; see ``Attention.step``.
+        """Compute outputs for the newest tokens of each stream; see ``Attention.step``.
 
         Parameters
         ----------
         past : list of Tensor
             What each block remembers.
-        tokens : Tensor (B, n_features)
-            The newest tokens.
-        times : Tensor (B,)
+        tokens : Tensor (B, K, n_features)
+            The newest tokens; several only if all of their windows have ended.
+        times : Tensor (B, K)
             Ends of their windows.
         static : Tensor (B, n_static) or None
             Static covariates.
         window : Tensor (B,)
-            Numbers of the windows.
+            Numbers of the first of these windows.
         ended : Tensor (B,) or None
             Whether they have ended: only those are remembered. None: all have, and
             ``past`` is overwritten.
@@ -162,15 +162,14 @@ class TokenTransformer(nn.Module):
         -------
         past : list of Tensor
             What each block remembers now.
-        output : Tensor (B, n_outputs[, k])
+        output : Tensor (B, K, n_outputs[, k])
         """
-        x, known = self.embedded(tokens.unsqueeze(1), times.unsqueeze(1), static)
+        x, known = self.embedded(tokens, times, static)
         kept = []
         for block, ring in zip(self.blocks, past, strict=True):
             x, new = block.step(x, ring, window, ended)  # type: ignore[operator]
             kept.append(new)
-        seen = self._last(tokens.unsqueeze(1), None)
-        return kept, self.answer(x, seen, known)[:, 0]
+        return kept, self.answer(x, self._last(tokens, None), known)
 
     def ring_shape(self, size: int) -> tuple[int, ...]:
         """Of what one block remembers of a stream: keys and values of ``size`` windows."""
@@ -573,9 +572,12 @@ class RFormer(TokenTransformer):
         new, piece, tokens = TokenStep(tokenizer)(state, values, times, lengths)
         if static is not None:
             static = encoded_static(tokenizer.static_encoder.columns, static.double())
-        ends = (piece.now / tokenizer.time_unit).float()
+        ends = (piece.now / tokenizer.time_unit).float().unsqueeze(1)
         past = [state[f"block{i}"] for i in range(self.config.n_layers)]
-        kept, output = self.step_tokens(past, tokens, ends, static, piece.window, piece.ended)
+        kept, output = self.step_tokens(
+            past, tokens.unsqueeze(1), ends, static, piece.window, piece.ended
+        )
+        output = output[:, 0]
         new |= {f"block{i}": ring for i, ring in enumerate(kept)}
         if self.config.context is None and past:
             # The rings are full: what came first is no longer known.

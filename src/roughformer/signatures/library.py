@@ -18,6 +18,7 @@ __all__ = [
     "Lay",
     "Log",
     "Spread",
+    "Step",
     "Stream",
     "Thin",
     "default_threads",
@@ -25,7 +26,7 @@ __all__ = [
     "load",
 ]
 
-_ABI = 8
+_ABI = 9
 _P, _L, _I, _D = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32, ctypes.c_double
 
 
@@ -148,6 +149,24 @@ class Functionals(ctypes.Structure):
     )
 
 
+class Step(ctypes.Structure):
+    """``RfStep``."""
+
+    _fields_ = (
+        *((name, _P) for name in ("start", "time", "opened", "window", "points", "held")),
+        *((name, _P) for name in ("local", "begin", "clocks", "whole", "first", "rings", "starts")),
+        *((name, _P) for name in ("seen", "past", "recent", "turns", "range")),
+        *((name, _P) for name in ("slots", "offsets", "times", "values", "out", "ends")),
+        *((name, _L) for name in ("n_slots", "room", "width", "next", "next_row")),
+        *((name, _L) for name in ("global_at", "local_at", "clock_at")),
+        *((name, _L) for name in ("seen_global_at", "seen_local_at")),
+        *((name, _L) for name in ("n_frequencies", "context", "ring", "recent_windows")),
+        ("points_each", _L),
+        *((name, _D) for name in ("duration", "time_scale", "time_unit", "fastest")),
+        *((name, _I) for name in ("channels", "depth", "basepoint")),
+    )
+
+
 class Stream(ctypes.Structure):
     """``RfStream``."""
 
@@ -189,6 +208,7 @@ def _open() -> ctypes.CDLL | str:
     lib.rf_cells.argtypes = (ctypes.POINTER(Cells),)
     lib.rf_functionals.argtypes = (ctypes.POINTER(Functionals),)
     lib.rf_between.argtypes = (ctypes.POINTER(Between),)
+    lib.rf_step.argtypes, lib.rf_step.restype = (ctypes.POINTER(Step),), _L
     stream = ctypes.POINTER(Stream)
     lib.rf_stream_bytes.argtypes, lib.rf_stream_bytes.restype = (stream,), _L
     lib.rf_stream_push.argtypes, lib.rf_stream_push.restype = (stream, _P, _P), _L

@@ -43,42 +43,6 @@ class Arrivals:
         """``(g,)`` rows of each stream."""
         return np.diff(self.offsets)
 
-    def some(self, which: npt.NDArray[np.bool_]) -> "Arrivals":
-        """The rows of some of the streams, ``which (g,)``."""
-        if which.all():
-            return self
-        row = np.repeat(which, self.lengths)
-        lengths = self.lengths[which]
-        offsets = np.concatenate([[0], np.cumsum(lengths)])
-        return Arrivals(self.slots[which], offsets, self.times[row], self.values[row], 0)
-
-    def after(self, first: "Arrivals") -> "Arrivals":
-        """Rows of the same streams, those of ``first`` before these."""
-        if len(first.times) == 0:
-            return self
-        place = np.repeat(self.offsets[:-1], first.lengths)
-        return Arrivals(
-            self.slots,
-            self.offsets + first.offsets,
-            np.insert(self.times, place, first.times),
-            np.insert(self.values, place, first.values, axis=0),
-            self.dropped,
-        )
-
-    def behind(self, taken: Ints) -> "Arrivals":
-        """The rows behind the first ``taken (g,)`` of each stream; of streams that have such."""
-        place = np.arange(len(self.times)) - np.repeat(self.offsets[:-1], self.lengths)
-        row = place >= np.repeat(taken, self.lengths)
-        left = self.lengths - taken
-        some = left > 0
-        offsets = np.concatenate([[0], np.cumsum(left[some])])
-        return Arrivals(self.slots[some], offsets, self.times[row], self.values[row], 0)
-
-    @property
-    def row_slots(self) -> Ints:
-        """``(m,)`` the stream of each row."""
-        return np.repeat(self.slots, self.lengths)
-
 
 def slots_of(slots: Any, n: int) -> Ints:
     """Numbers of streams ``(m,)``, all of them there, or ``InputError``."""

@@ -14,21 +14,20 @@ from roughformer.model.committee import Committee
 from roughformer.model.rformer import why_no_step
 from roughformer.predictor import Predictor
 from roughformer.series import SeriesBatch
-from roughformer.signatures.padded import window_count
 from roughformer.stream.answers import Answers, Events, answers_of, no_events
 from roughformer.stream.arrivals import Arrivals
 from roughformer.stream.state import State
-from roughformer.stream.waiting import Waiting
 from roughformer.tokens import Tokenizer
-from roughformer.tokens.step import Piece, TokenStep
+from roughformer.tokens.step import TokenStep
+from roughformer.tokens.streams import WindowTokens, stream_tokens
 
 __all__ = ["CausalStreams", "check_streams"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
-Ended = tuple[Ints, Ints, Floats, Tensor]  # slots, numbers of windows, times, outputs
 _MOST_WINDOWS = 100_000  # that may end with one push
-_ROWS_AT_ONCE = 128
+_AT_ONCE = 1024  # windows that the model takes at a time, ...
+_IN_A_ROW = 128  # ... and those of one stream
 
 
 def check_streams(predictor: Predictor) -> None:
@@ -52,6 +51,11 @@ def _members(predictor: Predictor) -> list[Any]:
     return list(model.members) if isinstance(model, Committee) else [model]
 
 
+def _numbered(count: Ints) -> Ints:
+    """0, 1, ... for the first of ``count``, then from 0 on for the next, and so on."""
+    return np.asarray(np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count))
+
+
 class CausalStreams:
     """``state.n`` streams of one model. Tokens and predictions are those of the offline model for
     the observations so far; nothing that is kept or done depends on how many those were.
@@ -65,15 +69,12 @@ class CausalStreams:
         self.predictor = predictor
         self.tokenizer: Tokenizer = predictor.encoder
         self.rule = self.tokenizer.config.rule
-        self.tokens = TokenStep(self.tokenizer)
-        self.rows = {
-            name: state.add(name, shape, np.float64) for name, shape in self.tokens.shapes.items()
-        }
-        self.kept = {name: torch.from_numpy(rows) for name, rows in self.rows.items()}
+        shapes = TokenStep(self.tokenizer).shapes
+        self.rows = {name: state.add(name, shape, np.float64) for name, shape in shapes.items()}
+        self.tokens = stream_tokens(self.tokenizer, self.rows)
         self.static = state.add("static", (len(self.tokenizer.static),), np.float32, np.nan)
         outputs = predictor.outputs
         self.last = state.add("answer", (outputs.n_outputs, outputs.outputs_per_target), np.float32)
-        self.waiting = Waiting(len(self.tokenizer.channels), state)
         self.members = _members(predictor)
         context = self.members[0].config.context
         self.endless, self.most = context is not None, context or max_windows
@@ -88,6 +89,7 @@ class CausalStreams:
         ]
         for member in self.members:
             member.eval()
+        self._silence = no_events(predictor)
 
     # Everything that a stream remembers is in its state.
 
@@ -122,153 +124,93 @@ class CausalStreams:
     def push(self, rows: Arrivals) -> Events:
         """All at once, or ``InputError`` with nothing changed."""
         if len(rows.slots) == 0:
-            return no_events(self.predictor, rows.dropped)
-        patient = self._can_wait(rows)
-        now = rows.some(~patient)
-        found: list[Ended] = []
-        if len(now.slots):
-            held = self.waiting.count[now.slots].copy()
-            found = self._take_in(now.after(self.waiting.take(now.slots)), held)
-        self.waiting.put(rows.some(patient))
-        return replace(self._events(found), dropped=rows.dropped)
-
-    def _can_wait(self, rows: Arrivals) -> npt.NDArray[np.bool_]:
-        """``(g,)`` streams that have begun, have room, and end no window with these rows."""
+            return replace(self._silence, dropped=rows.dropped)
         slots = rows.slots
-        known = {name: self.rows[name][slots] for name in ("start", "window", "points")}
-        last = rows.times[rows.offsets[1:] - 1] - known["start"]
-        count = self.waiting.count[slots] + rows.lengths
-        open_ = (known["points"] > 0) & ~self.tokens.ends(known, last, count)
-        return np.asarray(open_ & self.waiting.has_room(rows))
+        first = self.rows["window"][slots].astype(np.int64)
+        count = self._count(rows, first)
+        owner = np.repeat(np.arange(len(slots)), count)
+        slot, window = slots[owner], first[owner] + _numbered(count)
+        ends, outputs, at = [], [], 0
+        for part in self.tokens.advance(slots, rows.offsets, rows.times, rows.values, len(owner)):
+            these = slice(at, at := at + len(part.ends))
+            outputs.append(self._run(slot[these], window[these], part))
+            ends.append(part.ends)
+        assert at == len(owner)
+        if not outputs:
+            return replace(self._silence, dropped=rows.dropped)
+        time = self.rows["start"][slot] + np.concatenate(ends)
+        return Events(
+            slot, time, window, answers_of(self.predictor, torch.cat(outputs)), rows.dropped
+        )
 
-    def _remembered(self, slots: Ints) -> dict[str, Tensor]:
-        """What these streams remember of their tokens: a copy, unless it is all streams."""
-        if self._everyone(slots):
-            return self.kept
-        which = torch.from_numpy(slots)
-        return {name: rows.index_select(0, which) for name, rows in self.kept.items()}
-
-    def _everyone(self, slots: Ints) -> bool:
-        return len(slots) == len(self.last) and bool((slots[1:] > slots[:-1]).all())
-
-    def _take_in(self, rows: Arrivals, held: Ints) -> list[Ended]:
-        """Rows go into their windows; ``held (g,)`` of them had waited, should this fail."""
-        try:
-            self._check_room(rows)
-        except (InputError, CapacityError):
-            # They wait on: nothing has changed.
-            first = np.arange(len(rows.times)) - np.repeat(rows.offsets[:-1], rows.lengths)
-            old = first < np.repeat(held, rows.lengths)
-            offsets = np.concatenate([[0], np.cumsum(held)])
-            self.waiting.put(Arrivals(rows.slots, offsets, rows.times[old], rows.values[old], 0))
-            raise
-        return self._advance(rows, wait=True)
-
-    def _check_room(self, rows: Arrivals) -> None:
-        """Refuse more windows than can be, before anything changes."""
+    def _count(self, rows: Arrivals, first: Ints) -> Ints:
+        """``(g,)``: windows that end with these rows, from number ``first (g,)`` on. More than can
+        be are refused, before anything changes.
+        """
         slots = rows.slots
-        begun = self.rows["points"][slots] > 0
-        start = np.where(begun, self.rows["start"][slots], rows.times[rows.offsets[:-1]])
-        span = rows.times[rows.offsets[1:] - 1] - start
-        points = self.rows["points"][slots].astype(np.int64) + rows.lengths
-        most = _MOST_WINDOWS if self.endless else min(self.most, _MOST_WINDOWS)
-        rough = (points if self.rule.rule == "points" else span) / self.rule.amount
-        if rough.max() < most - 2:
-            return
-        window = window_count(self.rule, torch.from_numpy(span), torch.from_numpy(points)) - 1
-        open_ = torch.from_numpy(self.rows["window"][slots].astype(np.int64))
-        passed = int((window - open_).max())
-        if passed > _MOST_WINDOWS:
+        begun = self.rows["points"][slots]
+        start = np.where(begun > 0, self.rows["start"][slots], rows.times[rows.offsets[:-1]])
+        last = rows.times[rows.offsets[1:] - 1] - start
+        points: Floats = begun + rows.lengths
+        ended = self.tokens.ended(last, points)
+        passed = ended - first
+        if passed.max() > _MOST_WINDOWS:
             raise InputError(
-                f"{passed} windows of a stream would end with one push, more than "
+                f"{passed.max():.0f} windows of a stream would end with one push, more than "
                 f"{_MOST_WINDOWS}; is a time in another unit? Begin a stream anew after so long a "
                 "gap"
             )
-        if not self.endless and int(window.max()) >= self.most:
+        reached = points - 1 if self.rule.rule == "points" else last
+        begun = ended + (reached > ended * self.rule.amount)
+        if not self.endless and begun.max() > self.most:
             raise CapacityError(
-                f"stream {slots[int(window.argmax())]} would have more than {self.most} windows, "
+                f"stream {slots[int(begun.argmax())]} would have more than {self.most} windows, "
                 "and this model attends to all of them: train with context=, which bounds what a "
                 "stream remembers, or allow more with max_windows="
             )
-
-    def _advance(self, rows: Arrivals, wait: bool) -> list[Ended]:
-        """Take in all rows, window after window; ``wait``: rows that end none may wait."""
-        found: list[Ended] = []
-        while len(rows.slots):
-            piece, tokens = self._step(rows, np.minimum(self._count(rows), _ROWS_AT_ONCE))
-            if tokens is not None:
-                ended = piece.ended.numpy()
-                found.append(self._close(rows.slots[ended], piece, tokens, ended))
-            rows = rows.behind(piece.taken.numpy())
-            if wait and len(rows.slots):
-                patient = self._can_wait(rows)
-                self.waiting.put(rows.some(patient))
-                rows = rows.some(~patient)
-        return found
-
-    def _count(self, rows: Arrivals) -> Ints:
-        """``(g,)``: rows of the open windows, and the one behind them, which says that they end."""
-        slots, first = rows.slots, rows.offsets[:-1]
-        begun = self.rows["points"][slots] > 0
-        start = np.where(begun, self.rows["start"][slots], rows.times[first])
-        known = {
-            name: np.repeat(self.rows[name][slots], rows.lengths) for name in ("points", "window")
-        }
-        place = np.arange(len(rows.times)) - np.repeat(first, rows.lengths)
-        inside = self.tokens.inside(known, rows.times - np.repeat(start, rows.lengths), place)
-        count = np.add.reduceat(inside, first, dtype=np.int64) + 1
-        return np.asarray(np.minimum(count, rows.lengths))
-
-    def _step(self, rows: Arrivals, count: Ints) -> tuple[Piece, Tensor | None]:
-        """One step of these streams, with the first ``count (g,)`` rows of each; no tokens if no
-        window ends.
-        """
-        slots, most = rows.slots, len(rows.times) - 1
-        # Behind the count stands what comes next, which the step does not look at.
-        source = np.minimum(rows.offsets[:-1, None] + np.arange(int(count.max())), most)
-        values, times = rows.values[source], rows.times[source]
-        with torch.inference_mode():
-            new, piece, tokens = self.tokens.extend(
-                self._remembered(slots),
-                torch.from_numpy(values),
-                torch.from_numpy(times),
-                torch.from_numpy(count),
-            )
-            which = torch.from_numpy(slots)
-            for name, part in new.items():
-                self.kept[name].index_copy_(0, which, part.double())
-        return piece, tokens
+        return passed.astype(np.int64)
 
     # What comes out
 
-    def _close(
-        self, slots: Ints, piece: Piece, tokens: Tensor, ended: npt.NDArray[np.bool_]
-    ) -> Ended:
-        """Windows of these streams end where they are."""
-        over = torch.from_numpy(ended)
-        window, now = piece.window[over], piece.now[over]
-        output = self._run(slots, tokens[over], now, window, commit=True)
-        self.last[slots] = output.reshape(len(slots), *self.last.shape[1:]).numpy()
-        start = self.kept["start"][torch.from_numpy(slots)]
-        return slots, window.numpy(), (start + now).numpy(), output
-
     @torch.inference_mode()
-    def _run(
-        self, slots: Ints, tokens: Tensor, now: Tensor, window: Tensor, commit: bool
-    ) -> Tensor:
-        """Outputs of the model ``(s, n[, k])`` for windows as they are ``now``; ``commit``: they
-        are over.
+    def _run(self, slot: Ints, window: Ints, ended: WindowTokens) -> Tensor:
+        """Outputs ``(e, n[, k])`` for windows that are over, number ``window (e,)`` of the streams
+        ``slot (e,)``; those of a stream stand together, in order.
         """
-        which = torch.from_numpy(slots)
-        times = (now / self.tokenizer.time_unit).float()
+        times = (torch.from_numpy(ended.ends) / self.tokenizer.time_unit).float()
+        at = np.flatnonzero(np.append(True, slot[1:] != slot[:-1]))  # the next one of each stream
+        end = np.append(at[1:], len(slot))
+        outputs, places = [], []
+        while len(at):
+            # As many as all of them have: then there is nothing to pad.
+            size = min(int((end - at).min()), max(_AT_ONCE // len(at), 1), _IN_A_ROW)
+            place = torch.from_numpy(at[:, None] + np.arange(size))
+            output = self._said(slot[at], ended.tokens[place], times[place], window[at])
+            newest = output[:, -1].reshape(len(at), *self.last.shape[1:])
+            self.last[slot[at]] = newest.numpy()
+            outputs.append(output.flatten(0, 1))
+            places.append(place.flatten())
+            at += size
+            at, end = at[at < end], end[at < end]
+        if len(outputs) == 1:
+            return outputs[0]
+        return torch.cat(outputs)[torch.cat(places).argsort()]
+
+    def _said(
+        self, slots: Ints, tokens: Tensor, times: Tensor, window: Ints, over: bool = True
+    ) -> Tensor:
+        """Outputs ``(s, K, n[, k])`` for windows from number ``window (s,)`` on; ``over``: they
+        are.
+        """
+        which, number = torch.from_numpy(slots), torch.from_numpy(window)
         static = torch.from_numpy(self.static[slots]) if self.static.shape[1] else None
-        answers: list[Tensor] = []
         # All streams at once need no copy of what they remember.
-        everyone = commit and self._everyone(slots)
+        everyone = over and len(slots) == len(self.last) and bool((slots[1:] > slots[:-1]).all())
+        answers: list[Tensor] = []
         for member, rings in zip(self.members, self.rings, strict=True):
             past = rings if everyone else [ring.index_select(0, which) for ring in rings]
-            kept, answer = member.step_tokens(past, tokens, times, static, window, None)
-            if commit and not everyone:
+            kept, answer = member.step_tokens(past, tokens, times, static, number, None)
+            if over and not everyone:
                 for ring, new in zip(rings, kept, strict=True):
                     ring.index_copy_(0, which, new)
             answers.append(answer)
@@ -278,35 +220,19 @@ class CausalStreams:
         assert isinstance(committee, Committee)
         return committee.joined(torch.stack(answers))
 
+    @torch.inference_mode()
     def predict(self, slots: Ints) -> Answers:
         """What the offline model says at the end of what has come so far."""
-        some = np.unique(slots)
-        some = some[self.waiting.count[some] > 0]
-        if len(some):
-            self._advance(self.waiting.take(some), wait=False)
-        known = self._remembered(slots)
-        nothing = torch.full((len(slots), 1, len(self.tokenizer.channels)), torch.nan)
-        with torch.inference_mode():
-            _, piece, tokens = self.tokens(
-                known,
-                nothing,
-                torch.zeros(len(slots), 1),
-                torch.zeros(len(slots), dtype=torch.int64),
-            )
+        open_ = self.tokens.open_windows(slots)
+        window = self.rows["window"][slots].astype(np.int64)
         # At a window's end there is nothing newer than what was said then.
-        moved = (known["window"] == 0) | (known["time"] > known["opened"])
+        moved = (window == 0) | (open_.ends > self.rows["opened"][slots])
         output = self.predictor.outputs.shaped(torch.zeros(0, int(np.prod(self.last.shape[1:]))))
         output = torch.from_numpy(self.last[slots]).reshape(len(slots), *output.shape[1:])
         if moved.any():
-            output[moved] = self._run(
-                slots[moved.numpy()], tokens[moved], piece.now[moved], piece.window[moved],
-                commit=False,
-            )  # fmt: skip
+            some = torch.from_numpy(moved)
+            times = (torch.from_numpy(open_.ends[moved]) / self.tokenizer.time_unit).float()
+            tokens = open_.tokens[some].unsqueeze(1)
+            answer = self._said(slots[moved], tokens, times.unsqueeze(1), window[moved], over=False)
+            output[some] = answer[:, 0]
         return answers_of(self.predictor, output)
-
-    def _events(self, found: list[Ended]) -> Events:
-        if not found:
-            return no_events(self.predictor)
-        slot, window, time = (np.concatenate([part[i] for part in found]) for i in range(3))
-        output = torch.cat([part[3] for part in found])
-        return Events(slot, time, window, answers_of(self.predictor, output))

@@ -14,7 +14,7 @@ from roughformer.predictor import Predictor
 
 __all__ = ["model_key", "read_snapshot", "write_snapshot"]
 
-_MARK, _VERSION = b"roughformer stream", 2
+_MARK, _VERSION = b"roughformer stream", 3
 _SEAL = 32  # bytes of SHA-256
 
 

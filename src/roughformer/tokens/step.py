@@ -2,9 +2,11 @@
 
 A step takes in the points of each stream up to the end of the window that is open, and no further.
 What a stream remembers is a fixed set of tensors, one row for each stream; a new stream is zeros.
+This is the definition; on a CPU the native kernel goes through the rows of a push, all windows that
+they end included, in one call (``streams``).
 """
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
@@ -44,7 +46,6 @@ class TokenStep:
         self.shapes: Shapes = {}
         config = tokenizer.config
         self._take = _Taking(config.rule, len(tokenizer.channels), self.shapes)
-        self.ends, self.inside = self._take.ends, self._take.inside
         self._parts: list[_Words | _Observations] = []
         if config.depth:
             self._parts.append(_Words(tokenizer, self.shapes))
@@ -62,19 +63,6 @@ class TokenStep:
         piece = self._take(values, times, lengths, state, new)
         tokens = torch.cat([part(piece, state, new) for part in self._parts], dim=-1)
         return new, piece, tokens.float()
-
-    def extend(
-        self, state: State, values: Tensor, times: Tensor, lengths: Tensor
-    ) -> tuple[State, "Piece", Tensor | None]:
-        """The same, without tokens if no window ends; then only what has changed is returned."""
-        new: State = {}
-        piece = self._take(values, times, lengths, state, new)
-        if bool(piece.ended.any()):
-            tokens = torch.cat([part(piece, state, new) for part in self._parts], dim=-1)
-            return new, piece, tokens.float()
-        for part in self._parts:
-            part.extend(piece, state, new)
-        return new, piece, None
 
 
 def per_stream(which: Tensor, yes: Tensor | float, no: Tensor) -> Tensor:
@@ -134,16 +122,20 @@ class _Taking:
         start = torch.where(fresh, times[:, 0].double(), old["start"])
         since = times.double() - start.unsqueeze(1)
         window = old["window"].to(torch.int64)
-        wide = {name: old[name].unsqueeze(1) for name in ("points", "window")}
-        column = torch.arange(since.shape[1], device=since.device)
-        inside = real & self.inside(wide, since, column)
-        last = torch.where(real, since, -torch.inf).amax(dim=1)
-        ended = self.ends(old, last, lengths)
+        if self.rule.rule == "points":
+            final = (old["window"] + 1) * int(self.rule.amount)
+            place = torch.arange(since.shape[1], device=since.device)
+            inside = real & ((old["points"].unsqueeze(1) + place) <= final.unsqueeze(1))
+            ended = old["points"] + lengths > final
+        else:
+            end = (old["window"] + 1) * number(self.rule.amount, since)
+            inside = real & (since <= end.unsqueeze(1))  # a point at the end is of the window
+            ended = torch.where(real, since, -torch.inf).amax(dim=1) >= end
         taken = inside.to(torch.int64).sum(dim=1)
         last = since.gather(1, (taken - 1).clamp(min=0).unsqueeze(1))[:, 0]
         now = torch.where(taken > 0, last, old["time"])
         if self.rule.rule == "duration":
-            now = torch.where(ended, self._end(old), now)
+            now = torch.where(ended, end, now)
         seen = inside.unsqueeze(-1) & ~values.isnan()
         clean = torch.where(seen, values.double(), 0.0)
         count, place = observation_order(seen)
@@ -174,31 +166,6 @@ class _Taking:
             window,
         )
 
-    def inside(self, old: Any, since: Any, place: Any) -> Any:
-        """Whether points ``since`` the first, of number ``place`` among those to come, lie in the
-        open window: a point at its end does. Tensors or arrays of the shape of what is ``old``.
-        """
-        if self.rule.rule == "points":
-            return old["points"] + place <= self._final(old)
-        return since <= self._end(old)
-
-    def ends(self, old: Any, last: Any, lengths: Any) -> Any:
-        """``(B,)``: whether open windows end with ``lengths (B,)`` more points, the last of them
-        ``last (B,)`` after the first. Tensors or arrays.
-        """
-        if self.rule.rule == "points":
-            return old["points"] + lengths > self._final(old)
-        return last >= self._end(old)
-
-    def _final(self, old: Any) -> Any:
-        """``(B,)``: numbers of the last points of open windows by points."""
-        return (old["window"] + 1) * int(self.rule.amount)
-
-    def _end(self, old: Any) -> Any:
-        """``(B,)``: when open windows by duration end, from the first point on."""
-        window, amount = old["window"], self.rule.amount
-        return (window + 1) * (number(amount, window) if isinstance(window, Tensor) else amount)
-
 
 class _Words:
     """The local signature S of the open window grows by Chen's relation, S ⊗ S(piece); at its end
@@ -207,65 +174,49 @@ class _Words:
 
     def __init__(self, tokenizer: "Tokenizer", shapes: Shapes) -> None:
         """What it remembers is added to ``shapes``."""
-        self.tokenizer, self.config = tokenizer, tokenizer.config
+        self.layout, self.config = tokenizer.layout, tokenizer.config
         self.depth, views = self.config.depth, self.config.views
-        self.lifts = tokenizer.layout.lifts[views[0]]  # views differ in their clocks only
-        self.clock = tokenizer.layout.lifts["local"].clock if "local" in views else None
-        self.dim = tokenizer.layout.dim(views[0])
+        self.lifts = self.layout.lifts[views[0]]  # views differ in their clocks only
+        self.clock = self.layout.lifts["local"].clock if "local" in views else None
+        self.dim = self.layout.dim(views[0])
         channels, words = len(tokenizer.channels), word_count(self.dim, self.depth)
         shapes["local"] = (words,)
         shapes["begin"] = (channels,)  # values where the window begins
         if self.clock is not None:
-            shapes["clocks"] = (
-                channels,
-                self.clock.count,
-                2,
-            )
+            shapes["clocks"] = (channels, 2, self.clock.count)
         if "global" in views and self.config.context is None:
             shapes["whole"] = (words,)
             shapes["first"] = (channels,)
         elif "global" in views:
             assert self.config.context is not None
-            shapes["rings"] = (
-                2 * blocks_of(self.config.context)[0] - 1,
-                words,
-            )
-            shapes["starts"] = (
-                self.config.context,
-                channels,
-            )
+            shapes["rings"] = (2 * blocks_of(self.config.context)[0] - 1, words)
+            shapes["starts"] = (self.config.context, channels)
 
     def __call__(self, piece: Piece, old: State, new: State) -> Tensor:
         """``(B, F)``: words of the open windows as they are now."""
-        begin, local, turns = self.extend(piece, old, new)
+        fresh = piece.fresh.unsqueeze(1)
+        begin = torch.where(fresh, piece.begin, old["begin"])
+        local = multiply(self._levels(old["local"]), self._of_piece(piece))
         new["local"] = per_stream(piece.ended, 0.0, as_words(local))
         new["begin"] = per_stream(piece.ended, piece.x[:, -1], begin)
         parts = []
         for view in self.config.views:
             levels, start = local, begin
             if view == "global" and self.config.context is None:
-                levels, start = self._since_start(local, begin, piece, old, new)
+                levels = multiply(self._levels(old["whole"]), local)
+                start = torch.where(fresh, begin, old["first"])
+                new["whole"] = per_stream(piece.ended, as_words(levels), old["whole"])
+                new["first"] = start
             elif view == "global":
                 levels, start = self._over_context(local, begin, piece, old, new)
             if self.lifts.basepoint:
                 levels = multiply(jump(start, self.lifts.time is not None, self.depth), levels)
-            parts.append(in_transform(as_words(levels), self.tokenizer.layout, view))
-        if turns is not None:
+            parts.append(in_transform(as_words(levels), self.layout, view))
+        if self.clock is not None:
+            turns = old["clocks"] + self._turns(piece).transpose(2, 3)
             new["clocks"] = per_stream(piece.ended, 0.0, turns)
-            parts.append(turns.flatten(1))
+            parts.append(turns.transpose(2, 3).flatten(1))
         return torch.cat(parts, dim=-1)
-
-    def extend(self, piece: Piece, old: State, new: State) -> tuple[Tensor, Levels, Tensor | None]:
-        """The open windows with the piece: where they begin, their signatures and clock words."""
-        begin = torch.where(piece.fresh.unsqueeze(1), piece.begin, old["begin"])
-        local = multiply(self._levels(old["local"]), self._of_piece(piece))
-        new["begin"], new["local"] = begin, as_words(local)
-        if "first" in old:
-            new["first"] = torch.where(piece.fresh.unsqueeze(1), begin, old["first"])
-        if self.clock is None:
-            return begin, local, None
-        new["clocks"] = old["clocks"] + self._turns(piece)
-        return begin, local, new["clocks"]
 
     def _levels(self, words: Tensor) -> Levels:
         return as_levels(words, self.dim, self.depth)
@@ -282,14 +233,6 @@ class _Words:
         assert self.clock is not None
         assert self.clock.frequencies is not None
         return piece_clock_words(piece.x, piece.times, piece.opened, self.clock.frequencies)
-
-    def _since_start(
-        self, local: Levels, begin: Tensor, piece: Piece, old: State, new: State
-    ) -> tuple[Levels, Tensor]:
-        """Levels since the stream's start, and its values there ``(B, C)``."""
-        levels = multiply(self._levels(old["whole"]), local)
-        new["whole"] = per_stream(piece.ended, as_words(levels), old["whole"])
-        return levels, new["first"]
 
     def _over_context(
         self, local: Levels, begin: Tensor, piece: Piece, old: State, new: State
@@ -346,33 +289,19 @@ class _Observations:
         """What it remembers is added to ``shapes``."""
         self.tokenizer, self.size = tokenizer, max(tokenizer.recent - 1, 1)
         channels = len(tokenizer.channels)
-        for name in _KEPT:
-            shapes[f"seen_{name}"] = (channels,)
-            shapes[f"past_{name}"] = (channels,)
-        for name in _RECENT:
-            shapes[f"recent_{name}"] = (self.size, channels)
-
-    def extend(self, piece: Piece, old: State, new: State) -> Counted:
-        """What was seen in the open windows, with the piece."""
-        now = _joined({name: old[f"seen_{name}"] for name in _KEPT}, self._of_piece(piece))
-        new |= {f"seen_{name}": part for name, part in _stored(now).items()}
-        return now
+        shapes["seen"] = shapes["past"] = (len(_KEPT), channels)
+        shapes["recent"] = (len(_RECENT), self.size, channels)
 
     def __call__(self, piece: Piece, old: State, new: State) -> Tensor:
         """``(B, F)``: words of the open windows as they are now."""
-        past = {name: old[f"past_{name}"] for name in _KEPT}
-        now = self.extend(piece, old, new)
-        whole = _joined(past, now)
-        finite, summed = _stored(now), _stored(whole)
-        for name in _KEPT:
-            new[f"seen_{name}"] = per_stream(piece.ended, 0.0, finite[name])
-            new[f"past_{name}"] = per_stream(piece.ended, summed[name], past[name])
+        now = _joined(_counted(old["seen"]), self._of_piece(piece))
+        whole = _joined(_counted(old["past"]), now)
+        new["seen"] = per_stream(piece.ended, 0.0, _block(now, _KEPT))
+        new["past"] = per_stream(piece.ended, _block(whole, _KEPT), old["past"])
         slot = torch.arange(self.size, device=piece.x.device)
-        own = (slot == (piece.window % self.size).unsqueeze(1)).unsqueeze(-1)
-        for name in _RECENT:
-            ring = old[f"recent_{name}"]
-            kept = torch.where(own, finite[name].unsqueeze(1), ring)
-            new[f"recent_{name}"] = per_stream(piece.ended, kept, ring)
+        own = (slot == (piece.window % self.size).unsqueeze(1))[:, None, :, None]
+        kept = torch.where(own, _block(now, _RECENT).unsqueeze(2), old["recent"])
+        new["recent"] = per_stream(piece.ended, kept, old["recent"])
         half, unit = self.tokenizer.recent, self.tokenizer.time_unit
         recent, latest = (
             self._last(now, piece.window, old, size) for size in (half, max(half // 2, 1))
@@ -409,7 +338,7 @@ class _Observations:
         # How many windows ago each entry of the ring was written, from 1 on.
         age = torch.remainder(window.unsqueeze(1) - 1 - slot, self.size) + 1
         there = ((age <= window.unsqueeze(1)) & (age < size)).unsqueeze(-1)
-        ring = {name: old[f"recent_{name}"] for name in _RECENT}
+        ring = dict(zip(_RECENT, old["recent"].unbind(dim=1), strict=True))
         used = there & (ring["n"] > 0)
         return {
             "n": now["n"] + torch.where(used, ring["n"], 0.0).sum(dim=1),
@@ -419,11 +348,18 @@ class _Observations:
         }
 
 
-def _stored(counted: Counted) -> Counted:
-    """With 0 for the extremes of nothing: new streams are zeros, and no state is infinite."""
+def _counted(block: Tensor) -> Counted:
+    """``(B, 11, C)`` -> what it holds, by name."""
+    return dict(zip(_KEPT, block.unbind(dim=1), strict=True))
+
+
+def _block(counted: Counted, names: tuple[str, ...]) -> Tensor:
+    """The way back: ``(B, names, C)``. With 0 for the extremes of nothing: new streams are zeros,
+    and no state is infinite.
+    """
     some = counted["n"] > 0
     finite = {name: torch.where(some, counted[name], 0.0) for name in ("low", "high")}
-    return counted | finite
+    return torch.stack([(counted | finite)[name] for name in names], dim=1)
 
 
 def _joined(a: Counted, b: Counted) -> Counted:

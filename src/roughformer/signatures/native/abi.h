@@ -173,6 +173,36 @@ struct RfFunctionals {
   int32_t threads;
 };
 
+// Tokens of streams, row by row; see step.h. What a stream remembers is its row of each array, with
+// a null pointer for what it does not need: C channels, W words of a signature, F frequencies.
+struct RfStep {
+  double *start, *time, *opened, *window, *points;  // (n)
+  double* held;                // (n, C)
+  double *local, *begin;       // (n, W), (n, C): the open window
+  double* clocks;              // (n, C, 2, F): its clock words
+  double *whole, *first;       // (n, W), (n, C): all windows before it, or
+  double *rings, *starts;      // (n, 2 * blocks - 1, W), (n, context, C): those of a context
+  double *seen, *past;         // (n, 11, C): observations in the open window, and before it
+  double* recent;              // (n, 4, ring, C): in each of the last windows
+  const double* turns;         // (F, padded by 16 zeros) turns per unit of time
+  const double* range;         // (4, C): lowest, highest, mean and scale of observed values
+  const int64_t* slots;        // (n_slots) streams that go on, each once
+  const int64_t* offsets;      // (n_slots + 1) their rows; null: none, tell of the open windows
+  const double* times;         // (n_rows)
+  const double* values;        // (n_rows, C), NaN where not observed
+  double* out;                 // (room, width) tokens of the windows that end, stream by stream
+  double* ends;                // (room) and when they end, from the stream's first point on
+  int64_t n_slots, room, width;
+  int64_t next, next_row;      // in: where to begin in slots and rows; out: where there was no room
+  int64_t global_at, local_at, clock_at;        // where in a token the parts stand; -1: nowhere
+  int64_t seen_global_at, seen_local_at;
+  int64_t n_frequencies, context, ring, recent_windows, points_each;
+  double duration;             // of a window; 0: windows of points_each points
+  double time_scale;           // of the channel of time; 0: none
+  double time_unit, fastest;   // of slopes; the largest |turns|
+  int32_t channels, depth, basepoint;
+};
+
 // Many running signatures, one per stream; see stream.h.
 struct RfStream {
   void* state;  // rf_stream_bytes() of zeros at first
@@ -205,4 +235,6 @@ struct RfKernel {
   size_t (*spread_bytes)(const RfSpread*, int64_t longest);
   void (*spread)(const RfSpread*, int64_t first, int count, int64_t longest, void* scratch);
   void (*between)(const RfBetween*, int64_t row);
+  size_t (*step_bytes)(const RfStep*);
+  int64_t (*step)(RfStep*, void* scratch);
 };

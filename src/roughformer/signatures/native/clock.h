@@ -19,6 +19,48 @@ static inline V fraction_of_turn(VD u) {
   return __builtin_convertvector(u - ((u + big) - big), V);
 }
 
+// Frequencies of a clock, and the factors sin(wh/2) / (wh/2) of the duration they were last for.
+struct Waves {
+  const double* turns;
+  double fastest, known;
+  int64_t blocks;
+  V* sinc;
+};
+
+// Adds a piece from x to y to the words `acc (blocks, C, 2)`: its middle and half its duration in
+// units of the clock, and the share of the increment that counts.
+template <class In>
+static inline void clock_piece(Waves& waves, const In* x, const In* y, int C, S share,
+                               double middle, double half, V* acc) {
+  // Regular sampling: the factor of the piece before serves again, if it is the same but for
+  // the rounding of stamps that this type cannot see.
+  const bool same = __builtin_fabs(half - waves.known) <= (RF_DOUBLE ? 1e-15 : 1e-8) * half;
+  const bool slow = half * waves.fastest <= 0.5;  // no more than half a turn: no reduction
+  if (!same) waves.known = half;
+  for (int64_t k = 0; k < waves.blocks; ++k) {
+    const VD turns = *(const VDU*)(waves.turns + k * LANES);
+    if (!same) {
+      const VD g = turns * half;
+      if (slow) {
+        waves.sinc[k] =
+            sin_turns_over(__builtin_convertvector(g, V)) * splat(S(0.15915494309189535));
+      } else {
+        const V f = fraction_of_turn(g), z = __builtin_convertvector(g, V);
+        const V small = f == z ? splat(1) : f / (z == splat(0) ? splat(1) : z);
+        waves.sinc[k] = sin_turns_over(f) * small * splat(S(0.15915494309189535));
+      }
+    }
+    const V f = fraction_of_turn(turns * middle), sinc = waves.sinc[k];
+    const V cosine = cos_turns(f) * sinc, sine = f * sin_turns_over(f) * sinc;
+    V* sums = acc + k * C * 2;
+    for (int c = 0; c < C; ++c) {
+      const V dx = splat(((S)y[c] - (S)x[c]) * share);
+      sums[2 * c] += dx * cosine;
+      sums[2 * c + 1] += dx * sine;
+    }
+  }
+}
+
 template <class In>
 static void clock_interval(const RfClock* job, int64_t at, V* acc, V* sinc) {
   const int C = job->channels;
@@ -28,40 +70,14 @@ static void clock_interval(const RfClock* job, int64_t at, V* acc, V* sinc) {
   const double zero = job->zero[at], begin = job->begin[at], finish = job->finish[at];
   const double origin = job->origin[at], scale = job->scale[at];
   for (int64_t i = 0; i < blocks * C * 2; ++i) acc[i] = V{};
-  double known = -1;  // the duration that `sinc` is for
+  Waves waves = {job->turns, job->fastest, -1, blocks, sinc};
   for (int64_t s = 0; s < job->end[at]; ++s, ++t, x += C) {
     const double a = t[0] - zero, b = t[1] - zero;
     const double from = a < begin ? begin : a, to = b > finish ? finish : b;
     const double h = to - from;
     if (!(h > 0)) continue;
-    const S share = (S)(h / (b - a));
-    const double middle = ((from + to) / 2 - origin) * scale, half = h / 2 * scale;
-    // Regular sampling: the factor of the piece before serves again, if it is the same but for
-    // the rounding of stamps that this type cannot see.
-    const bool same = __builtin_fabs(half - known) <= (RF_DOUBLE ? 1e-15 : 1e-8) * half;
-    const bool slow = half * job->fastest <= 0.5;  // no more than half a turn: no reduction
-    if (!same) known = half;
-    for (int64_t k = 0; k < blocks; ++k) {
-      const VD turns = *(const VDU*)(job->turns + k * LANES);
-      if (!same) {
-        const VD g = turns * half;
-        if (slow) {
-          sinc[k] = sin_turns_over(__builtin_convertvector(g, V)) * splat(S(0.15915494309189535));
-        } else {
-          const V f = fraction_of_turn(g), y = __builtin_convertvector(g, V);
-          const V small = f == y ? splat(1) : f / (y == splat(0) ? splat(1) : y);
-          sinc[k] = sin_turns_over(f) * small * splat(S(0.15915494309189535));
-        }
-      }
-      const V f = fraction_of_turn(turns * middle);
-      const V cosine = cos_turns(f) * sinc[k], sine = f * sin_turns_over(f) * sinc[k];
-      V* sums = acc + k * C * 2;
-      for (int c = 0; c < C; ++c) {
-        const V dx = splat(((S)x[C + c] - (S)x[c]) * share);
-        sums[2 * c] += dx * cosine;
-        sums[2 * c + 1] += dx * sine;
-      }
-    }
+    const double middle = ((from + to) / 2 - origin) * scale;
+    clock_piece(waves, x, x + C, C, (S)(h / (b - a)), middle, h / 2 * scale, acc);
   }
 }
 

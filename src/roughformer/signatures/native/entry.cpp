@@ -271,7 +271,7 @@ int64_t runs_of(const T* numbers, int64_t n, int64_t* starts) {
 
 extern "C" {
 
-int rf_abi_version() { return 8; }
+int rf_abi_version() { return 9; }
 const char* rf_isa() { return isa().name; }
 int rf_isa_count() { return supported(); }
 const char* rf_isa_name(int i) { return i >= 0 && i < supported() ? kIsas[i].name : ""; }
@@ -339,6 +339,16 @@ int rf_between(const RfBetween* job) try {
   return in_groups(job->threads, job->n_rows, 0, [&](int64_t r, char*) { kernel.between(job, r); });
 } catch (...) {
   return 1;
+}
+
+// How many windows ended; those that are left are for another call. -1 if memory was lacking, then
+// nothing has changed.
+int64_t rf_step(RfStep* job) try {
+  const RfKernel& kernel = kernel_for(RF_F64);
+  Scratch scratch(kernel.step_bytes(job));
+  return kernel.step(job, scratch.at);
+} catch (...) {
+  return -1;
 }
 
 void rf_fill(const RfFill* job) {

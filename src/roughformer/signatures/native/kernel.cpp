@@ -352,6 +352,7 @@ static void forward(const RfJob* job, const int64_t* members, int count, void* s
 #include "stream.h"
 #if RF_DOUBLE
 #include "spectrum.h"
+#include "step.h"
 #else
 #include "functionals.h"
 #endif
@@ -361,7 +362,7 @@ const RfKernel kernel = {LANES,       scratch_bytes, forward,     backward, grou
                          stream_push, stream_read,   clock_bytes, clock,    stream_close,
                          thin_bytes,  lay,
 #if RF_DOUBLE
-                         nullptr,     nullptr,       spread_bytes, spread, between
+                         nullptr,     nullptr,       spread_bytes, spread, between, step_bytes, step
 #else
                          functionals_bytes, functionals
 #endif

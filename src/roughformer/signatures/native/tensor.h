@@ -19,25 +19,26 @@ static inline int64_t level_at(int64_t d, int k) { return word_count(d, k - 1); 
 
 // G <- G (x) L. Longest words first, because they read the shorter ones; each word is written once:
 // for a prefix p of length k-1, G_k[p v] += L_k[p v] + sum over m of G_m[p_1..p_m] L_{k-m}[p_{m+1}.. v].
-static void chen(V* G, const V* L, int64_t d, int n) {
+template <class T>
+static void chen(T* G, const T* L, int64_t d, int n) {
   for (int k = n; k >= 1; --k) {
-    V* Gk = G + level_at(d, k);
-    const V* Lk = L + level_at(d, k);
+    T* Gk = G + level_at(d, k);
+    const T* Lk = L + level_at(d, k);
     const int64_t prefixes = power(d, k - 1);
     for (int64_t p = 0; p < prefixes; ++p) {
-      V* out = Gk + p * d;
-      const V* same = Lk + p * d;
+      T* out = Gk + p * d;
+      const T* same = Lk + p * d;
       if (k == 3) {  // the common case, with its two products in registers
-        const V g1 = G[p / d], g2 = G[d + p];
-        const V* tail = L + d + p % d * d;
+        const T g1 = G[p / d], g2 = G[d + p];
+        const T* tail = L + d + p % d * d;
         for (int64_t v = 0; v < d; ++v) out[v] = out[v] + same[v] + g1 * tail[v] + g2 * L[v];
         continue;
       }
       for (int64_t v = 0; v < d; ++v) out[v] += same[v];
       int64_t size = prefixes / d;  // d^(k-1-m)
       for (int m = 1; m < k; ++m, size /= d) {
-        const V g = G[level_at(d, m) + p / size];
-        const V* tail = L + level_at(d, k - m) + p % size * d;
+        const T g = G[level_at(d, m) + p / size];
+        const T* tail = L + level_at(d, k - m) + p % size * d;
         for (int64_t v = 0; v < d; ++v) out[v] += g * tail[v];
       }
     }
