@@ -280,6 +280,7 @@ def _grow(name: str, x: Any, y: Any, w: Floats, classes: bool, seed: int, few: b
     }
     if classes:
         return ensemble.ExtraTreesClassifier(criterion="entropy", **options).fit(x, y, w)
+    y = y[:, 0] if y.shape[1] == 1 else y
     return ensemble.ExtraTreesRegressor(min_samples_leaf=2, **options).fit(x, y, w)
 
 

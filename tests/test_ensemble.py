@@ -1,0 +1,311 @@
+"""The default recipe: parts, blend, yardsticks, and what an ensemble shares with other models."""
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    ExtraTreesRegressor,
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+)
+from sklearn.linear_model import Ridge, RidgeCV
+from sklearn.metrics import log_loss
+
+import roughformer as rf
+from roughformer.estimators import ensemble
+from roughformer.export import export_model
+from roughformer.model.ensemble import SignatureEnsemble
+from roughformer.model.trees import Forest
+from roughformer.tokens.cells import CellEncoder
+from roughformer.tokens.intervals import IntervalQuantiles
+
+
+def waves(n=60, length=40, seed=0):
+    """Three classes of frequency, in the first of two channels."""
+    rng = np.random.default_rng(seed)
+    kind = np.arange(n) % 3
+    x = rng.normal(size=(n, length, 2))
+    x[:, :, 0] += 2 * np.sin(np.arange(length) * 0.3 * (1 + kind)[:, None])
+    return x, np.array(["a", "b", "c"])[kind]
+
+
+def irregular(x, y, seed=0):
+    """The same with half of the points and a fifth of the values missing."""
+    rng = np.random.default_rng(seed)
+    values, times = [], []
+    for series in x:
+        keep = np.sort(rng.permutation(len(series))[: len(series) // 2])
+        part = series[keep].copy()
+        part[rng.random(part.shape) < 0.2] = np.nan
+        values.append(part)
+        times.append(keep.astype(float))
+    return rf.SeriesBatch.from_arrays(values, times), y
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return rf.RFormerClassifier(random_state=0).fit(*waves())
+
+
+def test_the_default_learns_what_it_should(fitted):
+    assert isinstance(fitted.predictor_.model, SignatureEnsemble)
+    x, y = waves(seed=1)
+    assert fitted.score(x, y) == 1.0
+    batch, labels = irregular(*waves())
+    model = rf.RFormerClassifier(random_state=0).fit(batch, labels)
+    assert model.score(*irregular(*waves(seed=1))) > 0.9
+
+
+def test_the_default_regressor_learns_what_it_should():
+    x, _ = waves(120)
+    y = x[:, :, 1].std(axis=1)
+    model = rf.RFormerRegressor(random_state=0).fit(x[:80], y[:80])
+    assert model.score(x[80:], y[80:]) > 0.6
+    two = rf.RFormerRegressor(random_state=0).fit(x[:80], np.stack([y, -y], axis=1)[:80])
+    assert two.predict(x[80:]).shape == (40, 2)
+
+
+@pytest.mark.parametrize(
+    ("options", "kind"),
+    [
+        ({}, "SignatureEnsemble"),
+        ({"random_state": 3, "n_jobs": 1}, "SignatureEnsemble"),
+        ({"epochs": 1}, "RFormer"),
+        ({"epochs": 1, "windows": 5}, "RFormer"),
+        ({"recipe": "attention", "training": {"epochs": 1}}, "RFormer"),
+    ],
+)
+def test_options_of_the_network_choose_the_network(options, kind):
+    x, y = waves(12, 20)
+    model = rf.RFormerClassifier(**options).fit(x, y)
+    assert type(model.predictor_.model).__name__ == kind
+
+
+def test_what_an_ensemble_cannot_do_is_refused_in_words():
+    x, y = waves(12, 20)
+    with pytest.raises(ValueError, match="does not go with causal"):
+        rf.RFormerClassifier(recipe="ensemble", causal=True).fit(x, y)
+    with pytest.raises(ValueError, match=r"does not go with training\.epochs"):
+        rf.RFormerClassifier(recipe="ensemble", epochs=3).fit(x, y)
+    with pytest.raises(ValueError, match="recipe must be one of auto, ensemble, attention"):
+        rf.RFormerClassifier(recipe="forest").fit(x, y)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 9, 10, 11])
+@pytest.mark.filterwarnings("ignore:there is one series only", "ignore:all labels are")
+def test_few_series_are_enough_to_fit(n):
+    x, y = waves(n, 5)
+    assert rf.RFormerClassifier(random_state=0).fit(x, y).predict(x).shape == (n,)
+    numbers = rf.RFormerRegressor(random_state=0).fit(x, np.arange(n)).predict(x)
+    assert np.isfinite(numbers).all()
+
+
+@pytest.mark.filterwarnings("ignore:all labels are")
+def test_one_class_is_always_predicted():
+    x, _ = waves(30, 10)
+    model = rf.RFormerClassifier(random_state=0).fit(x, ["only"] * 30)
+    np.testing.assert_array_equal(model.predict_proba(x[:2]), 1.0)
+
+
+def test_the_same_seed_gives_the_same_model(fitted):
+    x, y = waves()
+    again = rf.RFormerClassifier(random_state=0).fit(x, y)
+    np.testing.assert_array_equal(fitted.predict_proba(x), again.predict_proba(x))
+
+
+def test_a_batch_is_predicted_as_its_series_one_by_one(fitted):
+    batch, _ = irregular(*waves(9))
+    alone = np.concatenate([fitted.predict_proba(batch[i : i + 1]) for i in range(9)])
+    np.testing.assert_allclose(fitted.predict_proba(batch), alone, atol=1e-12)
+
+
+def test_a_saved_ensemble_is_the_same(fitted, tmp_path):
+    x, _ = waves(seed=2)
+    fitted.save(tmp_path / "model")
+    loaded = rf.RFormerClassifier.load(tmp_path / "model")
+    np.testing.assert_array_equal(fitted.predict_proba(x), loaded.predict_proba(x))
+    assert loaded.summary() == fitted.summary()
+
+
+@pytest.mark.parametrize("kind", ["onnx", "torch"])
+def test_an_exported_ensemble_is_the_same(fitted, tmp_path, kind):
+    pytest.importorskip("onnxruntime")
+    exported = export_model(fitted.predictor_, tmp_path / f"model.{kind}", format=kind)
+    assert exported.largest < 1e-6
+
+
+def test_a_stream_says_what_the_model_says_of_the_same_span(fitted):
+    x, _ = waves(3)
+    stream = rf.Stream(fitted, span=39.0, every=39.0)
+    (event,) = stream.push(np.arange(40.0), x[0])
+    expected = fitted.predict_proba(x[:1, 1:])  # the span is open at its beginning
+    np.testing.assert_allclose(event.answer.probabilities, expected, atol=1e-12)
+
+
+def test_explanations_find_the_channel_that_tells(fitted):
+    x, y = waves(3)
+    for told, label in zip(fitted.explain(x), y, strict=True):
+        assert told.target == label
+        assert len(told.windows) == len(told.window_edges) - 1 == 12
+        assert told.channels["x0"] > abs(told.channels["x1"])
+        first = next(iter(told.words))
+        assert " of x0 over " in first
+
+
+def test_summary_shows_the_yardsticks_and_a_verdict(fitted):
+    text = fitted.summary()
+    for name in ("model", "majority class", "ridge on functionals (PPV)", "log_loss"):
+        assert name in text
+    x, _ = waves(40)
+    noise = np.random.default_rng(0).integers(0, 2, 40)
+    hopeless = rf.RFormerClassifier(random_state=0).fit(x[:, :, 1:], noise).summary()
+    assert "The model is not better than" in hopeless
+
+
+def test_out_of_fold_probabilities_are_honest():
+    # Labels are noise: whoever was shown them would be sure of himself.
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(80, 20, 1)), rng.integers(0, 2, 80)
+    model = rf.RFormerClassifier(random_state=0).fit(x, y)
+    scores = model.predictor_.facts["out_of_fold"]["model"]
+    assert scores["accuracy"] < 0.7
+    fresh, truth = rng.normal(size=(300, 20, 1)), rng.integers(0, 2, 300)
+    assert log_loss(truth, model.predict_proba(fresh)) < 1.0
+
+
+def test_groups_stay_together_in_the_folds():
+    y = np.repeat(np.arange(6), 10) % 2
+    groups = np.repeat(np.arange(6), 10)
+    for train, held in ensemble._folds(y, 60, groups, 0):
+        assert not set(groups[train]) & set(groups[held])
+
+
+def test_weights_of_zero_leave_series_out():
+    x, y = waves()
+    weight = np.ones(60)
+    weight[40:] = 0
+    one = rf.RFormerClassifier(random_state=0).fit(x, y, sample_weight=weight)
+    two = rf.RFormerClassifier(random_state=0).fit(x[:40], y[:40])
+    np.testing.assert_allclose(one.predict_proba(x), two.predict_proba(x), atol=1e-6)
+
+
+# The parts against scikit-learn
+
+
+def test_ridge_is_that_of_scikit_learn():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(40, 25)).astype(np.float32)
+    y = x[:, :2] @ rng.normal(size=(2, 3)) + 0.3 * rng.normal(size=(40, 3))
+    weight = rng.uniform(0.5, 2, 40)
+    (slope, level), decision = ensemble._ridge(
+        torch.from_numpy(x), y, weight, [], False, np.random.default_rng(0)
+    )
+    mean = np.average(x, axis=0, weights=weight)
+    z = (x - mean) / np.sqrt(((x - mean) ** 2).mean(axis=0)) / np.sqrt(25)
+    found = [Ridge(alpha=a).fit(z, y, weight) for a in ensemble._PENALTIES]
+    gaps = [np.abs(r.predict(z) - (x @ slope.T + level)).max() for r in found]
+    assert min(gaps) < 1e-4
+    chosen = ensemble._PENALTIES[int(np.argmin(gaps))]
+    left_out = []
+    for i in range(40):
+        rest = np.arange(40) != i
+        left_out.append(
+            Ridge(alpha=chosen).fit(z[rest], y[rest], weight[rest]).predict(z[i : i + 1])[0]
+        )
+    np.testing.assert_allclose(decision, left_out, atol=1e-3)
+
+
+def test_the_penalty_is_the_best_of_leave_one_out():
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(30, 50))
+    y = x[:, :1] + rng.normal(size=(30, 1))
+    z = x - x.mean(axis=0)
+    gram = torch.from_numpy(z @ z.T)
+    found = ensemble._penalty(gram, torch.from_numpy(y - y.mean()), torch.ones(30).double())
+    expected = RidgeCV(alphas=ensemble._PENALTIES).fit(x, y[:, 0]).alpha_
+    assert found == pytest.approx(expected)
+
+
+def test_ridge_of_many_series_is_close_to_ridge():
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=(300, 8)).astype(np.float32)
+    y = x[:, :1] + 0.1 * rng.normal(size=(300, 1))
+    folds = ensemble._folds(None, 300, None, 0)
+    arguments = (torch.from_numpy(x), y, np.ones(300), folds, False, np.random.default_rng(0))
+    (one, a), _ = ensemble._ridge(*arguments)
+    (two, b), decision = ensemble._ridge_of_many(*arguments)
+    np.testing.assert_allclose(x @ one.T + a, x @ two.T + b, atol=0.05)
+    held = folds[-1][1]
+    assert np.isfinite(decision[held]).all()
+    assert np.isnan(np.delete(decision, held, axis=0)).all()
+
+
+@pytest.mark.parametrize("outputs", [1, 2, 4])
+def test_forests_are_those_of_scikit_learn(outputs):
+    rng = np.random.default_rng(outputs)
+    x = rng.normal(size=(120, 6)).astype(np.float32)
+    fresh = rng.normal(size=(50, 6)).astype(np.float32)
+    y = (x[:, 0] * 3).round().astype(int) % outputs
+    if outputs > 1:
+        trees = ExtraTreesClassifier(20, random_state=0).fit(x, y)
+        found = Forest.of_extra_trees(trees, outputs)(torch.from_numpy(fresh))
+        np.testing.assert_allclose(found, trees.predict_proba(fresh), atol=1e-6)
+        boosted = HistGradientBoostingClassifier(max_iter=10).fit(x, y)
+        raw = Forest.of_boosting(boosted, outputs)(torch.from_numpy(fresh)).numpy()
+        baseline = np.ravel(boosted._baseline_prediction)
+        raw[:, -len(baseline) :] += baseline
+        shares = np.exp(raw) / np.exp(raw).sum(axis=1, keepdims=True)
+        np.testing.assert_allclose(shares, boosted.predict_proba(fresh), atol=1e-6)
+    else:
+        target = x[:, 0] + x[:, 1] ** 2
+        forest = ExtraTreesRegressor(20, random_state=0).fit(x, target)
+        found = Forest.of_extra_trees(forest, 1)(torch.from_numpy(fresh))[:, 0]
+        np.testing.assert_allclose(found, forest.predict(fresh), rtol=1e-5, atol=1e-5)
+        boosted = HistGradientBoostingRegressor(max_iter=10).fit(x, target)
+        found = Forest.of_boosting(boosted, 1)(torch.from_numpy(fresh))[:, 0].numpy()
+        found += np.ravel(boosted._baseline_prediction)
+        np.testing.assert_allclose(found, boosted.predict(fresh), rtol=1e-5, atol=1e-5)
+
+
+def test_interval_quantiles_are_numpys():
+    rng = np.random.default_rng(0)
+    cells = rng.normal(size=(3, 2, 33))
+    intervals = IntervalQuantiles(1, 33)
+    found = intervals(torch.from_numpy(cells)).numpy()
+    assert found.shape == (3, intervals.n_features)
+    expected = np.quantile(cells[:, 0], np.linspace(0, 1, 8), axis=1).T
+    expected[:, 1::2] -= cells[:, 0].mean(axis=1, keepdims=True)
+    np.testing.assert_allclose(found[:, :8], expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(("channels", "n_cells"), [(1, 1), (1, 2), (3, 5), (64, 512)])
+def test_interval_quantiles_of_all_sizes(channels, n_cells):
+    intervals = IntervalQuantiles(channels, n_cells)
+    found = intervals(torch.ones(2, 2 * channels, n_cells, dtype=torch.float64))
+    assert found.shape == (2, intervals.n_features)
+    assert torch.isfinite(found).all()
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_the_encoder_says_the_same_of_ragged_and_of_padded_series():
+    from roughformer.signatures.engine import pad
+    from roughformer.signatures.padded import observed
+
+    batch, _ = irregular(*waves(7))
+    static = np.random.default_rng(0).normal(size=(7, 2))
+    static[0, 0] = np.nan
+    batch = rf.SeriesBatch(
+        batch.times, batch.values, batch.offsets, static=static, static_names=["u", "v"]
+    )
+    encoder = CellEncoder.fit(batch, ("u", "v"))
+    one = encoder.encode(batch)
+    two, _ = encoder.padded(observed(*pad(batch)), torch.from_numpy(static))
+    assert one["summary"].shape[1] == encoder.n_summary
+    for name, x in one.items():
+        torch.testing.assert_close(x, two[name], rtol=1e-5, atol=1e-6)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        encoder.encode(batch[:0])
