@@ -303,7 +303,7 @@ def test_the_encoder_says_the_same_of_ragged_and_of_padded_series():
     encoder = CellEncoder.fit(batch, ("u", "v"))
     one = encoder.encode(batch)
     two, _ = encoder.padded(observed(*pad(batch)), torch.from_numpy(static))
-    assert one["summary"].shape[1] == encoder.n_summary
+    assert one["summary"].shape[1] == len(encoder.summary_names)
     for name, x in one.items():
         torch.testing.assert_close(x, two[name], rtol=1e-5, atol=1e-6)
     with warnings.catch_warnings():

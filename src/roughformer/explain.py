@@ -49,7 +49,6 @@ from roughformer.model.outputs import point_of
 from roughformer.predictor import Predictor
 from roughformer.series import SeriesBatch, UnobservedWarning
 from roughformer.targets import ClassTargets, NumberTargets
-from roughformer.tokens.cells import UNKNOWN
 
 __all__ = ["Explanation", "explain"]
 
@@ -169,7 +168,7 @@ class _Explainer:
         encoded = predictor.encoder.encode(batch, threads=threads)
         inputs = {name: x.to(predictor.device) for name, x in encoded.items()}
         self.hideable = hideable(predictor, inputs)
-        self.names = self.hideable.names
+        self.names, self.static_names = self.hideable.names, list(predictor.encoder.static)
         self.edges = predictor.window_edges(batch)
         everything = torch.arange(len(batch), device=predictor.device)
         with torch.no_grad():
@@ -198,7 +197,7 @@ class _Explainer:
                 window_edges=self.edges[b],
                 channels=dict(zip(encoder.channels, channels[b].tolist(), strict=True)),
                 words=_largest(self.names, words[b], n_words),
-                static=dict(zip(encoder.static, static[b].tolist(), strict=True)),
+                static=dict(zip(self.static_names, static[b].tolist(), strict=True)),
                 prediction=self.predictor.describe(self.output[b], int(self.at[b])),
                 target=explained[b],
                 value=float(self.value[b]),
@@ -326,6 +325,7 @@ class _Occluder(_Explainer):
         assert isinstance(predictor.model, SignatureEnsemble)
         self.groups = predictor.model.path.functionals.groups(predictor.encoder.channels)
         self.names = list(self.groups)
+        self.static_names = predictor.encoder.static_encoder.names
 
     def _without(self, hidden: npt.NDArray[np.bool_]) -> Tensor:
         """Outputs for the series without the ``hidden (N, C)`` observations."""
@@ -359,9 +359,10 @@ class _Occluder(_Explainer):
         ]
         static = []
         inputs = encoder.encode(batch, threads=self.threads)
-        for k in range(len(encoder.words.static)):
+        names = encoder.static_encoder.names
+        for k in range(-len(names), 0):
             unknown = inputs["summary"].clone()
-            unknown[:, k - len(encoder.words.static)] = UNKNOWN
+            unknown[:, k] = encoder.usual[k]
             with torch.no_grad():
                 static.append(self._change(self.predictor.model(**inputs | {"summary": unknown})))
         parts = (windows, channels, static)

@@ -24,7 +24,7 @@ def made_up_series(predictor: Predictor, n: int, longest: int, seed: int) -> Ser
     missing; about as long and as lively as the series that the model was trained on.
     """
     rng = np.random.default_rng(seed)
-    encoder = _encoder(predictor)
+    encoder = predictor.encoder
     begin, span = _span(encoder)
     # Windows of a few points are straight lines, whose spectrum is rounding and nothing else.
     fewest = 48 if isinstance(encoder, TempoEncoder) else min(2, longest)
@@ -51,12 +51,6 @@ def made_up_series(predictor: Predictor, n: int, longest: int, seed: int) -> Ser
     return SeriesBatch.from_arrays(values, times, **extras)
 
 
-def _encoder(predictor: Predictor) -> Any:
-    """The encoder, or the one inside that knows times, levels and covariates."""
-    encoder = predictor.encoder
-    return encoder.words if isinstance(encoder, CellEncoder) else encoder
-
-
 def _span(encoder: Any) -> tuple[float, float]:
     """When series begin and how long they last, about."""
     if isinstance(encoder, TempoEncoder):
@@ -74,7 +68,7 @@ def _first(model: nn.Module) -> nn.Module:
 
 def _sizes(predictor: Predictor) -> tuple[Floats, Floats]:
     """Level and size ``(C,)`` of the channels, as far as the model's scaling tells them."""
-    encoder = _encoder(predictor)
+    encoder = predictor.encoder
     count = len(encoder.channels)
     level, size = np.zeros(count), np.ones(count)
     scale = getattr(getattr(_first(predictor.model), "standardize", None), "scale", None)
@@ -94,9 +88,9 @@ def _sizes(predictor: Predictor) -> tuple[Floats, Floats]:
 
 def _static(predictor: Predictor, n: int, rng: np.random.Generator) -> dict[str, Floats]:
     """Static covariates ``(n,)`` by name."""
-    encoder = _encoder(predictor)
+    encoder = predictor.encoder
     found: dict[str, Floats] = {}
-    if isinstance(encoder, Tokenizer):
+    if isinstance(encoder, Tokenizer | CellEncoder):
         for column in encoder.static_encoder.columns:
             if column.levels:
                 found[column.name] = rng.choice(column.levels, n)

@@ -9,71 +9,81 @@ from pydantic import BaseModel, ConfigDict
 from torch import Tensor
 
 from roughformer.series import SeriesBatch
+from roughformer.signatures.engine import pad
 from roughformer.signatures.functionals import padded_cells, path_cells
-from roughformer.signatures.padded import Observed
-from roughformer.tokens.config import TokenConfig
-from roughformer.tokens.padded import PaddedInputs, PaddedTokens
+from roughformer.signatures.padded import Observed, number, observed
+from roughformer.tokens.padded import PaddedInputs, encoded_static
+from roughformer.tokens.static import StaticEncoder
+from roughformer.tokens.summary import SUMMARY, summaries
 from roughformer.tokens.thinning import thinned
-from roughformer.tokens.tokenizer import Tokenizer, check_series
+from roughformer.tokens.tokenizer import check_series
+from roughformer.tokens.value_range import ValueRange
 from roughformer.windows import Windows
 
-__all__ = ["UNKNOWN", "CellEncoder"]
+__all__ = ["CellEncoder"]
 
 _FEWEST, _MOST = 16, 512  # cells of a path
 _NUMBERS = 1 << 28  # of the cells of all training series
-_WINDOWS = 4  # that the observations of a series are summarised over
-_EXPLAINED = 12
-UNKNOWN = -10.0  # what nothing tells, in standard deviations: trees can split it off
+_AT_ONCE = 1 << 22  # numbers of padded series
+_EXPLAINED = 12  # windows that explanations refer to
 
 
 class CellEncoder(BaseModel):
     """Words of even cells of each span (see ``signatures.functionals``), and summaries.
 
-    A summary has the words of observations (see ``tokens.observations``) of each channel since the
-    start and in each of four windows, the duration, the number of samples and the static
-    covariates.
+    A summary has the words of ``tokens.summary`` for each channel, the duration, the number of
+    samples and the static covariates; what is not known is the training part's median.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    channels: tuple[str, ...]
     n_cells: int
-    words: Tokenizer
+    time_unit: float
+    value_range: ValueRange
+    static_encoder: StaticEncoder
+    usual: tuple[float, ...]
 
     @classmethod
     def fit(cls, batch: SeriesBatch, static: tuple[str, ...] = ()) -> Self:
         """As many cells as a series usually has samples, from 16 to 512."""
+        check_series(batch, batch.channels, static)
         usual = int(np.median(batch.lengths)) if len(batch) else _FEWEST
         room = _NUMBERS // max(2 * len(batch) * batch.n_channels, 1)
-        config = TokenConfig(windows=_WINDOWS, depth=0, observations=True, static=static)
-        return cls(
+        start, end = batch.span
+        spans = (end - start)[end > start]
+        encoder = cls(
+            channels=batch.channels,
             n_cells=int(np.clip(min(usual, room), _FEWEST, _MOST)),
-            words=Tokenizer.fit(config, batch),
+            time_unit=float(np.median(spans)) if len(spans) else 1.0,
+            value_range=ValueRange.fit(batch),
+            static_encoder=StaticEncoder.fit(batch, static),
+            usual=(),
         )
-
-    @property
-    def channels(self) -> tuple[str, ...]:
-        """Names of the channels."""
-        return self.words.channels
+        table = encoder._summary(batch)
+        known = torch.where(table.isfinite(), table, torch.nan).nanmedian(dim=0).values
+        filled = torch.where(known.isnan(), 0.0, known)
+        return encoder.model_copy(update={"usual": tuple(filled.tolist())})
 
     @property
     def static(self) -> tuple[str, ...]:
         """Names of the static covariates."""
-        return self.words.config.static
+        return tuple(column.name for column in self.static_encoder.columns)
 
     @property
-    def n_summary(self) -> int:
-        """Numbers of a summary."""
-        local = len(self.channels) * 4
-        return self.words.n_features + (_WINDOWS - 1) * local + 2 + len(self.words.static)
+    def summary_names(self) -> list[str]:
+        """Names of the numbers of a summary."""
+        words = [f"{word} of {channel}" for channel in self.channels for word in SUMMARY]
+        return [*words, "duration", "log samples", *self.static_encoder.names]
+
+    def n_positions(self, batch: SeriesBatch) -> int:
+        """Outputs of a series."""
+        return 1
 
     def window_edges(self, batch: SeriesBatch) -> list[npt.NDArray[np.float64]]:
         """Twelve even windows of each series, which explanations refer to."""
         cuts = Windows.by_count(_EXPLAINED).place(batch)
         return [cuts.of(b) for b in range(len(batch))]
-
-    def n_positions(self, batch: SeriesBatch) -> int:
-        """Outputs of a series."""
-        return 1
 
     def encode(
         self,
@@ -87,27 +97,44 @@ class CellEncoder(BaseModel):
         """``cells (B, 2 · C, N)``, ``summary (B, S)`` and ``times (B, 1)``, the durations."""
         check_series(batch, self.channels, self.static)
         batch = thinned(batch, drop, seed, series)
-        words = self.words.encode(batch, threads=threads)
         cells = torch.from_numpy(path_cells(batch, self.n_cells, threads))
-        lengths = torch.from_numpy(np.asarray(batch.lengths, dtype=np.int64))
-        return self._inputs(cells, words, lengths)
+        return self._inputs(cells, self._summary(batch))
 
     def padded(self, data: Observed, static: Tensor | None = None) -> PaddedInputs:
         """``encode`` of padded series, in torch."""
-        words, _ = PaddedTokens.of(self.words)(data, static)
-        return self._inputs(padded_cells(data, self.n_cells), words, data.lengths), None
+        known = None
+        if static is not None:
+            known = encoded_static(self.static_encoder.columns, static.double())
+        return self._inputs(padded_cells(data, self.n_cells), self._table(data, known)), None
 
-    def _inputs(
-        self, cells: Tensor, words: dict[str, Tensor], lengths: Tensor
-    ) -> dict[str, Tensor]:
-        tokens, times = words["tokens"], words["times"][:, -1:]
-        before = tokens[:, :-1, self.words.n_features - len(self.channels) * 4 :]
-        parts = [tokens[:, -1], before.flatten(1), times, lengths.unsqueeze(1).log()]
-        if "static" in words:
-            parts.append(words["static"])
-        summary = torch.cat([part.float() for part in parts], dim=1)
-        return {
-            "cells": cells,
-            "summary": torch.where(summary.isnan(), UNKNOWN, summary),
-            "times": times,
-        }
+    def _summary(self, batch: SeriesBatch) -> Tensor:
+        """``(B, S)``, a block of series at a time; NaN = not known."""
+        longest = int(batch.lengths.max(initial=1))
+        size = max(1, _AT_ONCE // (longest * len(self.channels)))
+        static = torch.from_numpy(self.static_encoder.encode(batch)) if self.static else None
+        parts = [
+            self._table(
+                observed(*pad(batch[i : i + size])),
+                None if static is None else static[i : i + size],
+            )
+            for i in range(0, max(len(batch), 1), size)
+        ]
+        return torch.cat(parts)
+
+    def _table(self, data: Observed, static: Tensor | None) -> Tensor:
+        centre, scale = (
+            torch.tensor(part, dtype=torch.float64, device=data.since.device)
+            for part in (self.value_range.mean, self.value_range.scale)
+        )
+        words = summaries(data, centre, scale, self.time_unit).flatten(1)
+        duration = data.span / number(self.time_unit, words)
+        parts = [words, duration.unsqueeze(1), data.lengths.double().log().unsqueeze(1)]
+        if static is not None:
+            parts.append(static.double())
+        return torch.cat(parts, dim=1).float()
+
+    def _inputs(self, cells: Tensor, summary: Tensor) -> dict[str, Tensor]:
+        usual = torch.tensor(self.usual, device=summary.device)
+        known = torch.where(summary.isnan(), usual, summary)
+        place = len(self.channels) * len(SUMMARY)
+        return {"cells": cells, "summary": known, "times": known[:, place : place + 1]}
