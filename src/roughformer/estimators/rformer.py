@@ -20,6 +20,7 @@ from roughformer.tokens import TokenConfig
 from roughformer.tokens.cells import CellEncoder
 from roughformer.train import TrainConfig
 from roughformer.train.team import current_team
+from roughformer.train.trainee import check_device
 
 __all__ = ["RFormerClassifier", "RFormerRegressor"]
 
@@ -85,7 +86,8 @@ class _WithRecipe(TrainedEstimator):
     def _learn_ensemble(self, data: TrainingSet, seed: int) -> None:
         batch, target, weight, groups, _ = data
         assert not isinstance(batch, StoredSeries)
-        self._output_options(target)
+        self.checked_metric(self.metric)
+        check_device(self._train_config.device)
         self._fit_targets(target, None)
         of_class = self._class_weight(target, weight)
         if of_class is not None:

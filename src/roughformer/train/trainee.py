@@ -14,7 +14,7 @@ from roughformer.errors import InputError
 from roughformer.train.config import TrainConfig
 from roughformer.train.team import Team, losses_told
 
-__all__ = ["Trainee", "share_weights", "trainee_of"]
+__all__ = ["Trainee", "check_device", "share_weights", "trainee_of"]
 
 
 class Trainee:
@@ -154,11 +154,16 @@ class _InHalf(nn.Module):
         return answer.float()
 
 
-def _device(config: TrainConfig, team: Team) -> torch.device:
-    if config.device == "cuda" and not torch.cuda.is_available():
+def check_device(device: str) -> None:
+    """``InputError`` if torch does not see it."""
+    if device == "cuda" and not torch.cuda.is_available():
         raise InputError("device='cuda', but torch sees no CUDA device here; use device='auto'")
-    if config.device == "mps" and not torch.backends.mps.is_available():
+    if device == "mps" and not torch.backends.mps.is_available():
         raise InputError("device='mps', but torch sees no such device here; use device='auto'")
+
+
+def _device(config: TrainConfig, team: Team) -> torch.device:
+    check_device(config.device)
     if config.device == "cpu":
         return torch.device("cpu")
     found = torch.accelerator.current_accelerator(check_available=True)
