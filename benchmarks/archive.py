@@ -135,7 +135,7 @@ def run(job: Row, path: Path, limit_seconds: float | None, limit_gb: float) -> R
         row |= json.loads(out.splitlines()[-1])
     elif too_large:
         row["error"] = f"memory limit: more than {limit_gb:g} GB"
-    elif child.returncode == -signal.SIGXCPU:
+    elif child.returncode == -signal.SIGXCPU and limit_seconds is not None:
         row["error"] = f"time limit: more than {limit_seconds:g} s of processor time"
     else:
         row["error"] = (error.strip().splitlines() or [f"exit code {child.returncode}"])[-1][:300]
