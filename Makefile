@@ -27,7 +27,7 @@ $(VENV)/.native: $(VENV)/.installed $(NATIVE)
 		echo "no native kernel: the torch engine is used"
 	@touch $@
 
-run: $(VENV)/.native  ## the main job: train RFormer on irregular series, beside a Transformer
+run: $(VENV)/.native  ## the main job: the default beside MiniRocket, boosting and a Transformer
 	$(BIN)/roughformer demo
 
 test: lint types contract unit  ## lint + types + import contract + all tests

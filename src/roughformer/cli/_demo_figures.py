@@ -1,63 +1,49 @@
-"""Pictures of the demo: training, accuracy against dropped points, a series and its tokens."""
+"""Pictures of the demo: accuracies, a series with all and with half of its points."""
 
 from typing import Any
 
 import numpy as np
 
 from roughformer import plots
+from roughformer.cli._demo import HALF, TITLES
 from roughformer.plots._figure import BLUE, ORANGE, new_figure, styled, tidy
 from roughformer.series import SeriesBatch
 
 __all__ = ["demo_figures"]
-
-_MOST_NAMES = 24  # tokens coordinates drawn
 
 
 def demo_figures(
     result: dict[str, Any], models: dict[str, Any], test: SeriesBatch, seed: int
 ) -> list[tuple[str, str, Any]]:
     """(file name, caption, figure) of each."""
-    found = [
-        ("accuracy", "Accuracy on test series with points left out", _curve(result)),
-        ("history_rformer", "Training of RFormer", plots.plot_history(models["rformer"].history_)),
-        (
-            "history_transformer",
-            "Training of the vanilla Transformer",
-            plots.plot_history(models["transformer"].history_),
-        ),
-    ]
+    found = [("accuracy", "Which frequency has a noisy sine? Test accuracy", _bars(result))]
+    if "vowels" in result:
+        figure = _bars(result["vowels"])
+        found.append(("accuracy_vowels", "Who says the vowel? Test accuracy", figure))
     # The slowest sine is the one whose shape can be seen.
     slowest = int(np.argmin(test.static[:, 0])) if test.static is not None else 0
     one = test[slowest : slowest + 1]
-    encoder = models["rformer"].predictor_.encoder
-    rule = encoder.config.rule
-    found.append(("series", "A test series and its windows", plots.plot_series(one, windows=rule)))
-    thinned = one.drop_points(0.5, seed)
-    figure = plots.plot_series(thinned, windows=rule)
+    found.append(("series", "A test series", plots.plot_series(one)))
+    figure = plots.plot_series(one.drop_points(HALF, seed))
     found.append(("series_dropped", "The same with half of its points left out", figure))
-    names = encoder.names[:_MOST_NAMES]
-    for part, file, caption in (
-        (one, "tokens", "Its tokens, all points: a column is a window"),
-        (thinned, "tokens_dropped", "Its tokens with half of the points left out"),
-    ):
-        inputs = encoder.encode(part)
-        tokens = inputs["tokens"][0, :, : len(names)].numpy()
-        times = inputs["times"][0].numpy() * encoder.time_unit
-        found.append((file, caption, plots.plot_tokens(tokens, times, names, per_feature=True)))
+    history = plots.plot_history(models["transformer"].history_)
+    found.append(("history_transformer", "Training of the vanilla Transformer", history))
     return found
 
 
-def _curve(result: dict[str, Any]) -> Any:
+def _bars(result: dict[str, Any]) -> Any:
+    names = [name for name in TITLES if name in result]
     with styled() as matplotlib:
-        figure = new_figure(matplotlib, 6, 3.4)
+        figure = new_figure(matplotlib, 6, 0.8 + 0.6 * len(names))
         axes = figure.subplots()
         tidy(axes)
-        for name, title, colour in (
-            ("rformer", "RFormer", BLUE),
-            ("transformer", "vanilla Transformer", ORANGE),
-        ):
-            curve = {100 * float(rate): a for rate, a in result[name]["curve"].items()}
-            axes.plot(list(curve), list(curve.values()), "o-", color=colour, label=title)
-        axes.set(xlabel="points left out, %", ylabel="test accuracy", ylim=(-0.03, 1.03))
-        axes.legend(loc="center left")
+        place = np.arange(len(names))[::-1]
+        parts = (("full", "all points", BLUE, 0.18), ("dropped", "half dropped", ORANGE, -0.18))
+        for part, label, colour, shift in parts:
+            shares = [result[name][part] for name in names]
+            bars = axes.barh(place + shift, shares, 0.34, color=colour, label=label)
+            axes.bar_label(bars, fmt="%.3f", padding=3)
+        axes.set_yticks(place, [TITLES[name] for name in names])
+        axes.set(xlim=(0, 1.15), xlabel="test accuracy")
+        axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, frameon=False)
         return figure
