@@ -19,7 +19,7 @@ HERE = Path(__file__).resolve().parent
 PARAMETERS: dict[str, str] = {
     "recipe": "`ensemble`: functionals of local signatures and trees, blended; `attention`: the "
     "Rough Transformer on windows; `auto`: the ensemble, unless the model is to be causal or an "
-    "option of the network is given.",
+    "option of the network is changed.",
     "windows": "Number of windows over each series' span, an `rf.Windows`, or cut times for all. "
     "Not given: 75, with at least two points in each; 12 if values are mostly missing; for causal "
     "models the duration that cuts the median span into as many.",

@@ -1,5 +1,6 @@
 """The default recipe: parts, blend, yardsticks, and what an ensemble shares with other models."""
 
+import json
 import warnings
 
 import numpy as np
@@ -15,6 +16,7 @@ from sklearn.linear_model import Ridge, RidgeCV
 from sklearn.metrics import log_loss
 
 import roughformer as rf
+from command import succeeds
 from roughformer.estimators import ensemble
 from roughformer.export import export_model
 from roughformer.model.ensemble import SignatureEnsemble
@@ -153,6 +155,28 @@ def test_explanations_find_the_channel_that_tells(fitted):
         assert told.channels["x0"] > abs(told.channels["x1"])
         first = next(iter(told.words))
         assert " of x0 over " in first
+
+
+def test_series_for_validation_do_not_change_the_recipe():
+    x, y = waves()
+    model = rf.RFormerClassifier(random_state=0)
+    model.fit(x[:40], y[:40], validation_data=(x[40:], y[40:]))
+    assert isinstance(model.predictor_.model, SignatureEnsemble)
+
+
+def test_the_command_line_trains_predicts_evaluates_and_explains_with_the_default(tmp_path):
+    x, y = waves(30, 20)
+    batch = rf.SeriesBatch.of(x).with_labels(y)
+    batch.save(tmp_path / "data.parquet")
+    data, run = tmp_path / "data.parquet", tmp_path / "run"
+    out = succeeds("train", data, "--out", run, "--set", "random_state=0", "--threads", "1").out
+    assert "accuracy" in out
+    metrics = json.loads((run / "metrics.json").read_text())
+    assert metrics["validation"]["accuracy"] > 0.8
+    assert "majority class" in metrics["yardsticks"]
+    assert "Beside yardsticks" in (run / "report.html").read_text()
+    for command in ("predict", "evaluate", "explain"):
+        succeeds(command, run, data, "--threads", "1")
 
 
 def test_summary_shows_the_yardsticks_and_a_verdict(fitted):

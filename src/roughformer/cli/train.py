@@ -177,16 +177,25 @@ def _print(summary: dict[str, Any], out: Path) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from roughformer.estimators.summary import verdict
+
     console = Console()
-    parts = [part for part in ("validation", "test") if part in summary]
-    if parts:
-        table = Table(title=f"best epoch {summary['best_epoch']} of {summary['epochs']}")
+    rows = {part: summary[part] for part in ("validation", "test") if part in summary}
+    yardsticks = summary.get("yardsticks", {})
+    rows |= {name: row for name, row in yardsticks.items() if name != "model"}
+    if rows:
+        title = "validation: series left out in turn"
+        if "best_epoch" in summary:
+            title = f"best epoch {summary['best_epoch']} of {summary['epochs']}"
+        table = Table(title=title)
         table.add_column("")
-        names = list(dict.fromkeys(name for part in parts for name in summary[part]))
+        names = list(dict.fromkeys(name for row in rows.values() for name in row))
         for name in names:
             table.add_column(name.replace("_", " "), justify="right")
-        for part in parts:
-            row = summary[part]
-            table.add_row(part, *(f"{row[name]:.4g}" if name in row else "" for name in names))
+        for part, row in rows.items():
+            shown = (row.get(name) for name in names)
+            table.add_row(part, *("" if x is None else f"{x:.4g}" for x in shown))
         console.print(table)
+    if yardsticks:
+        typer.echo(verdict(yardsticks))
     typer.echo(f"run: {out}\nreport: {out / 'report.html'}")

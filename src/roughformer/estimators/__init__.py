@@ -73,10 +73,10 @@ _TRAINED: tuple[type[TrainedEstimator], ...] = (
 def estimator_class(task: str, kind: str = "rformer") -> type[TrainedEstimator]:
     """The estimator of a task whose model is of that kind."""
     kinds = list(dict.fromkeys(cls.kind for cls in _TRAINED))
-    if kind not in kinds:
+    if kind not in kinds and not any(kind in cls.other_kinds for cls in _TRAINED):
         hint = "; ROCKET has no training loop: use RocketClassifier" if kind == "rocket" else ""
         raise InputError(f"unknown model {kind!r}; known are {', '.join(kinds)}{hint}")
     for cls in _TRAINED:
-        if (cls.task, cls.kind) == (task, kind):
+        if cls.task == task and kind in (cls.kind, *cls.other_kinds):
             return cls
     raise InputError(f"there is no model {kind!r} for {task}")

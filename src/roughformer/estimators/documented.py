@@ -9,7 +9,8 @@ _TEXTS = {
         "ensemble": functionals of local signatures read by ridge regression, and trees on
         quantiles and summaries, blended by their out-of-fold predictions. "attention": the Rough
         Transformer on windows. "auto": the ensemble, unless the model is to be causal or an option
-        of the network (windows, epochs, tokens, ...) is given.""",
+        of the network (windows, epochs, tokens, ...) is changed. An ensemble validates itself on
+        series that are left out in turn, and uses no ``validation`` part.""",
     "tokens": """windows : int, dict, Windows or array-like, optional
         Number of windows over each series' span, ``{"duration": d}``, ``{"points": n}``, an
         ``rf.Windows``, or cut times shared by all series. Not given: 75, with at least two points

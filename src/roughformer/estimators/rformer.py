@@ -53,7 +53,7 @@ class _WithRecipe(TrainedEstimator):
     recipe: Any
 
     def _learn(self, data: TrainingSet, validation: Any, seed: int) -> None:
-        reasons = self._against_ensemble(data, validation)
+        reasons = self._against_ensemble(data)
         if self.recipe not in _RECIPES:
             raise InputError(f"recipe must be one of {', '.join(_RECIPES)}; got {self.recipe!r}")
         if self.recipe == "ensemble" and reasons:
@@ -63,18 +63,17 @@ class _WithRecipe(TrainedEstimator):
         else:
             self._learn_ensemble(data, seed)
 
-    def _against_ensemble(self, data: TrainingSet, validation: Any) -> list[str]:
+    def _against_ensemble(self, data: TrainingSet) -> list[str]:
         """What an ensemble cannot do, or is not asked to do because options of the network are
-        given.
+        changed.
         """
         found = [f"{group}.{name}" for group in self.groups for name in self._changed(group)]
         if self.members != 1:
             found.append("members")
-        found += [name for name in ("causal", "resume") if getattr(self, name)]
+        if self.causal:
+            found.append("causal=True")
         if getattr(self, "uncertainty", "none") != "none":
             found.append("uncertainty")
-        if validation is not None:
-            found.append("validation_data")
         if isinstance(data.batch, StoredSeries):
             found.append("a store")
         if self.task == "regression" and bool(data.target.isnan().any()):

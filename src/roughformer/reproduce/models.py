@@ -77,7 +77,8 @@ def settings_of(task: str, model: str, options: Options) -> tuple[type[TrainedEs
     kind = next((kind for kind in ("rformer", "neural-rde") if model.startswith(kind)), model)
     cls = estimator_class(task, "tempo" if options.pop("rate_like", False) else kind)
     preset, recipe = recipe_of(model)
-    changes = recipe | options | {f"model.{name}": value for name, value in own.items()}
+    network = {"recipe": "attention"} if cls.kind == "rformer" else {}
+    changes = network | recipe | options | {f"model.{name}": value for name, value in own.items()}
     return cls, cls.preset_settings(preset) | cls.settings(changes)
 
 
