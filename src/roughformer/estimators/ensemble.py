@@ -29,7 +29,7 @@ _PENALTIES = np.logspace(-3, 3.5, 14)
 _EXACT = 3000  # series up to which a penalty is chosen on all of them
 _BLEND_PENALTY = 2.0
 _DUAL = 9000  # series up to which ridge works on their inner products
-_MANY = {"n_functionals": 768, "n_features": 5000}  # for more series than that
+_MANY = {"n_functionals": 1536, "n_features": 5000}  # for more series than that
 _FEW_PER_CLASS = 20  # series of a class that boosting needs
 
 
@@ -134,12 +134,12 @@ def _parts(y: Any, n: int, n_outputs: int, classes: bool) -> tuple[str, ...]:
 
 
 def _folds(classes: Any, n: int, groups: Any, seed: int) -> Folds:
-    """Five folds of few series, fewer of many; none if there are not two series a fold."""
+    """Five folds of few series, fewer of many; none of less than ten."""
     from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold
 
     if n < 10:
         return []
-    count = 5 if n <= 1000 else 3 if n <= 4000 else 2
+    count = 5 if n <= 200 else 3 if n <= 4000 else 2
     if groups is not None:
         count = min(count, len(np.unique(groups)))
         if count < 2:
@@ -273,7 +273,7 @@ def _grow(name: str, x: Any, y: Any, w: Floats, classes: bool, seed: int, few: b
     size = x.shape[1]
     share = 0.1 if size <= 2000 else max(0.02, 200 / size)
     options = {
-        "n_estimators": 60 if few else 200 if len(x) <= 2000 else 100,
+        "n_estimators": 50 if few else 200 if len(x) <= 2000 else 100,
         "max_features": max(share, min(1.0, 12 / size)) if name == "intervals" else 0.3,
         "random_state": seed,
         "n_jobs": torch.get_num_threads(),

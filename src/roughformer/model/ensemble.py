@@ -23,7 +23,7 @@ class EnsembleConfig(OutputConfig):
 
     n_channels: int = Field(ge=1)
     n_cells: int = Field(ge=1, description="Even cells that each path is cut into.")
-    n_functionals: int = Field(1536, ge=8, description="About how many functionals.")
+    n_functionals: int = Field(3072, ge=8, description="About how many functionals.")
     n_features: int = Field(10_000, ge=8, description="About how many of their thresholds.")
     parts: tuple[str, ...] = Field(description="Names of the parts that are blended.")
     forests: dict[str, ForestShape] = Field({}, description="Sizes of those that are trees.")
@@ -36,7 +36,7 @@ class PathFeatures(nn.Module):
     scale: Tensor
 
     def __init__(
-        self, n_channels: int, n_cells: int, n_functionals: int = 1536, n_features: int = 10_000
+        self, n_channels: int, n_cells: int, n_functionals: int = 3072, n_features: int = 10_000
     ) -> None:
         """Nothing is drawn yet."""
         super().__init__()

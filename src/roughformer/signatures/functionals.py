@@ -133,7 +133,7 @@ class Functionals(nn.Module):
         Words of a cell: two for each channel.
     n_cells : int
         Cells of a path.
-    n_functionals : int, default 1536
+    n_functionals : int, default 3072
         About how many functionals, over all widths.
     n_features : int, default 10000
         About how many pairs of a functional and a threshold.
@@ -144,7 +144,7 @@ class Functionals(nn.Module):
     thresholds: Tensor  # (S, G, 8, Q)
 
     def __init__(
-        self, n_rows: int, n_cells: int, n_functionals: int = 1536, n_features: int = 10_000
+        self, n_rows: int, n_cells: int, n_functionals: int = 3072, n_features: int = 10_000
     ) -> None:
         """All weights are 0 until they are drawn or loaded."""
         super().__init__()
@@ -305,12 +305,13 @@ def _whole_taps(count: int, rng: np.random.Generator) -> npt.NDArray[np.float32]
 
 
 def _mixture(n_rows: int, kind: int, rng: np.random.Generator) -> npt.NDArray[np.float64]:
-    """``(R,)``: the mean of a few channels' levels (kind 0) or increments (1)."""
+    """``(R,)``: a few channels' levels (kind 0) or increments (1), with random signs."""
     channels = n_rows // 2
     most = min(channels, _MOST_CHANNELS)
     count = min(most, int(2 ** rng.uniform(0, np.log2(most + 1))))
     weights = np.zeros(n_rows)
-    weights[kind * channels + rng.permutation(channels)[:count]] = 1 / np.sqrt(count)
+    chosen = kind * channels + rng.permutation(channels)[:count]
+    weights[chosen] = rng.choice([-1.0, 1.0], count) / np.sqrt(count)
     return weights
 
 
