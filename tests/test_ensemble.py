@@ -207,6 +207,53 @@ def test_groups_stay_together_in_the_folds():
         assert not set(groups[train]) & set(groups[held])
 
 
+def test_a_group_that_is_left_out_is_not_known_from_the_others():
+    # Each class is a group: what is learnt from one says nothing of the other.
+    rng = np.random.default_rng(0)
+    y = np.arange(40) // 20
+    x = rng.normal(size=(40, 20, 1)) + 0.5 * y[:, None, None]
+    model = rf.RFormerClassifier(random_state=0).fit(x, y, groups=y)
+    scores = model.predictor_.facts["out_of_fold"]
+    assert all(row["accuracy"] <= 0.5 for name, row in scores.items() if name != "majority class")
+
+
+def test_one_group_is_told():
+    x, y = waves(12, 10)
+    with pytest.warns(UserWarning, match="all series are of one group"):
+        rf.RFormerClassifier(random_state=0).fit(x, y, groups=np.zeros(12))
+    with pytest.raises(ValueError, match="groups of shape"):
+        rf.RFormerClassifier(random_state=0).fit(x, y, groups=np.zeros(5))
+
+
+@pytest.mark.filterwarnings("ignore:all labels are")
+def test_boosting_meets_one_class_only():
+    x = np.random.default_rng(0).normal(size=(210, 8, 1))
+    rf.RFormerClassifier(random_state=0).fit(x, np.zeros(210, int))
+    half = np.arange(210) % 2
+    rf.RFormerClassifier(random_state=0).fit(x, half, groups=half)
+
+
+def test_a_constant_channel_is_no_noise_to_be_amplified(tmp_path):
+    x, y = waves(24, 20)
+    x[:, :, 1] = 0.1
+    model = rf.RFormerClassifier(random_state=0).fit(x, y)
+    path = model.predictor_.model.path
+    cells = model.predictor_.encoder.encode(rf.SeriesBatch.of(x))["cells"]
+    assert not path._scaled(cells)[:, [1, 3]].any()
+    found = path.functionals(path._scaled(cells))
+    expected = path.functionals.definition(path._scaled(cells))
+    assert torch.equal(found.ppv, expected.ppv)
+
+
+@pytest.mark.parametrize("size", [1e-10, 1e12, 1e36])
+def test_the_unit_of_a_channel_does_not_matter(size):
+    x, y = waves(30, 20)
+    model = rf.RFormerClassifier(random_state=0).fit(x * size, y)
+    plain = rf.RFormerClassifier(random_state=0).fit(x, y)
+    np.testing.assert_allclose(model.predict_proba(x * size), plain.predict_proba(x), atol=0.15)
+    assert (model.predict(x * size) == plain.predict(x)).all()
+
+
 def test_weights_of_zero_leave_series_out():
     x, y = waves()
     weight = np.ones(60)
@@ -247,8 +294,8 @@ def test_the_penalty_is_the_best_of_leave_one_out():
     x = rng.normal(size=(30, 50))
     y = x[:, :1] + rng.normal(size=(30, 1))
     z = x - x.mean(axis=0)
-    gram = torch.from_numpy(z @ z.T)
-    found = ensemble._penalty(gram, torch.from_numpy(y - y.mean()), torch.ones(30).double())
+    gram = torch.from_numpy(z @ z.T + ensemble._CONSTANT**2)
+    found = ensemble._penalty(gram, torch.from_numpy(y - y.mean()))
     expected = RidgeCV(alphas=ensemble._PENALTIES).fit(x, y[:, 0]).alpha_
     assert found == pytest.approx(expected)
 

@@ -1,5 +1,6 @@
 """Fitting a ``SignatureEnsemble``: ridge, trees, and a blend by out-of-fold predictions."""
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,7 @@ import torch
 from scipy.optimize import minimize
 from torch import Tensor
 
+from roughformer.errors import InputError
 from roughformer.model.ensemble import (
     LINEAR_PARTS,
     EnsembleConfig,
@@ -28,6 +30,7 @@ Folds = list[tuple[Ints, Ints]]
 _PENALTIES = np.logspace(-3, 3.5, 14)
 _EXACT = 3000  # series up to which a penalty is chosen on all of them
 _BLEND_PENALTY = 2.0
+_CONSTANT = 100.0  # the feature that stands for the intercept
 _DUAL = 9000  # series up to which ridge works on their inner products
 _MANY = {"n_functionals": 1536, "n_features": 5000}  # for more series than that
 _FEW_PER_CLASS = 20  # series of a class that boosting needs
@@ -127,31 +130,42 @@ def _parts(y: Any, n: int, n_outputs: int, classes: bool) -> tuple[str, ...]:
     names = [*LINEAR_PARTS]
     if n >= 10:
         names += ["intervals", "summary"]
-    enough = n >= 200 and (not classes or n >= _FEW_PER_CLASS * n_outputs)
+    enough = n >= 200 and (not classes or (1 < n_outputs <= n / _FEW_PER_CLASS))
     if enough and (classes or n_outputs == 1):
         names.append("boosting")
     return tuple(names)
 
 
 def _folds(classes: Any, n: int, groups: Any, seed: int) -> Folds:
-    """Five folds of few series, fewer of many; none of less than ten."""
+    """Five folds of few series, fewer of many; none of less than ten, unless there are groups."""
     from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold
 
-    if n < 10:
-        return []
     count = 5 if n <= 200 else 3 if n <= 4000 else 2
     if groups is not None:
-        count = min(count, len(np.unique(groups)))
+        groups = np.asarray(groups)
+        if groups.shape != (n,):
+            raise InputError(f"there are {n} series but groups of shape {groups.shape}")
+        groups = np.unique(groups.astype(str), return_inverse=True)[1]
+        count = min(count, int(groups.max()) + 1)
         if count < 2:
+            warnings.warn(
+                "all series are of one group: they are left out one by one",
+                UserWarning,
+                stacklevel=6,
+            )
             return []
         split = GroupKFold(count, shuffle=True, random_state=seed)
         return list(split.split(np.zeros(n), groups=groups))
+    if n < 10:
+        return []
     if classes is None:
         return list(KFold(count, shuffle=True, random_state=seed).split(np.zeros(n)))
     # Classes with fewer members than folds are spread as they come.
     rare = np.bincount(classes)[classes] < count
     split = StratifiedKFold(count, shuffle=True, random_state=seed)
-    return list(split.split(np.zeros(n), np.where(rare, -1, classes)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of classes with few members
+        return list(split.split(np.zeros(n), np.where(rare, -1, classes)))
 
 
 def _in_blocks(path: PathFeatures, cells: Tensor, names: tuple[str, ...]) -> dict[str, Tensor]:
@@ -165,10 +179,12 @@ def _in_blocks(path: PathFeatures, cells: Tensor, names: tuple[str, ...]) -> dic
 
 def _standardised(features: Tensor, w: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Features with weighted mean 0, deviation 1 and rows of about length 1; mean and divisor."""
-    mean = (w.float() @ features / w.sum()).float()
-    deviation = (features - mean).square().mean(dim=0).sqrt()
-    scale = torch.where(deviation > 1e-6, deviation, torch.inf) * features.shape[1] ** 0.5
-    return (features - mean) / scale, mean.double(), scale.double()
+    mean = torch.cat([w @ part.double() for part in torch.split(features, 1024, dim=1)]) / w.sum()
+    x = features - mean.float()
+    deviation = x.square().mean(dim=0).sqrt()
+    varies = deviation > 1e-6 * (1 + mean.float().abs())
+    scale = torch.where(varies, deviation, torch.inf) * features.shape[1] ** 0.5
+    return x / scale, mean, scale.double()
 
 
 def _ridge(
@@ -176,6 +192,8 @@ def _ridge(
 ) -> tuple[tuple[Floats, Floats], Floats]:
     """Slope ``(k, F)`` and intercept ``(k,)``, and predictions ``(B, k)`` for series left out: one
     at a time, or by folds where groups must stay together.
+
+    The intercept is the coefficient of a feature so large that no penalty is felt.
     """
     n, weight = len(features), torch.from_numpy(w)
     x, mean, scale = _standardised(features, weight)
@@ -184,44 +202,46 @@ def _ridge(
     aim = torch.from_numpy(np.asarray(goal, np.float64))
     level = weight @ aim / weight.sum()
     y = (aim - level) * root[:, None]
-    gram = (x @ x.T).double()
-    some = torch.from_numpy(np.sort(rng.permutation(n)[:_EXACT]))
-    penalty = _penalty(gram[some][:, some], y[some], root[some])
-    coefficients, inverse = _solve(gram, y, penalty)
+    gram = (x @ x.T).double() + _CONSTANT**2 * root[:, None] * root
     if grouped and folds:
-        predicted = torch.full_like(y, torch.nan)
-        for train, held in folds:
-            a, b = torch.from_numpy(train), torch.from_numpy(held)
-            predicted[b] = gram[b][:, a] @ _solve(gram[a][:, a], y[a], penalty)[0]
+        errors = []
+        for penalty in _PENALTIES if n <= _EXACT else _PENALTIES[::4]:
+            predicted = torch.full_like(y, torch.nan)
+            for train, held in folds:
+                a, b = torch.from_numpy(train), torch.from_numpy(held)
+                factor = _factor(gram[a][:, a], penalty)
+                predicted[b] = gram[b][:, a] @ torch.cholesky_solve(y[a], factor)
+            errors.append((float((y - predicted).square().mean()), float(penalty), predicted))
+        _, penalty, predicted = min(errors, key=lambda found: found[0])
+        coefficients = torch.cholesky_solve(y, _factor(gram, penalty))
     else:
-        # The direction of the intercept is not penalised.
-        free = weight / weight.sum() / penalty
-        predicted = y - coefficients / (inverse - free)[:, None]
+        some = torch.from_numpy(np.sort(rng.permutation(n)[:_EXACT]))
+        penalty = _penalty(gram[some][:, some], y[some])
+        factor = _factor(gram, penalty)
+        coefficients = torch.cholesky_solve(y, factor)
+        predicted = y - coefficients / torch.cholesky_inverse(factor).diagonal()[:, None]
     slope = (x.T.double() @ coefficients).T / scale
+    intercept = level - slope @ mean + _CONSTANT**2 * (root @ coefficients)
     decision = predicted / root[:, None] + level
-    return (slope.numpy(), (level - slope @ mean).numpy()), decision.numpy()
+    return (slope.numpy(), intercept.numpy()), decision.numpy()
 
 
-def _penalty(gram: Tensor, y: Tensor, root: Tensor) -> float:
+def _penalty(gram: Tensor, y: Tensor) -> float:
     """The penalty with the least leave-one-out error."""
-    flat = (root / root.norm())[:, None]
-    gram = gram - flat @ (flat.T @ gram)
-    gram = gram - (gram @ flat) @ flat.T
     values, vectors = torch.linalg.eigh(gram)
-    rotated = vectors.T @ (y - flat @ (flat.T @ y))
-    kept = 1 - (vectors.T @ flat).square()[:, 0]  # the direction of the intercept is free
+    rotated, squared = vectors.T @ y, vectors.square()
     errors = []
     for penalty in _PENALTIES:
-        inverse = kept / (values.clamp(min=0) + penalty)
-        residual = (vectors @ (inverse[:, None] * rotated)) / (vectors.square() @ inverse)[:, None]
+        inverse = 1 / (values.clamp(min=0) + penalty)
+        residual = (vectors @ (inverse[:, None] * rotated)) / (squared @ inverse)[:, None]
         errors.append(float(residual.square().mean()))
     return float(_PENALTIES[int(np.argmin(errors))])
 
 
-def _solve(gram: Tensor, y: Tensor, penalty: float) -> tuple[Tensor, Tensor]:
-    """Coefficients, and the diagonal of the inverse."""
-    factor = torch.linalg.cholesky(gram + penalty * torch.eye(len(gram), dtype=gram.dtype))
-    return torch.cholesky_solve(y, factor), torch.cholesky_inverse(factor).diagonal()
+def _factor(gram: Tensor, penalty: float) -> Tensor:
+    """Cholesky's factor of the penalised matrix."""
+    factor: Tensor = torch.linalg.cholesky(gram + penalty * torch.eye(len(gram), dtype=gram.dtype))
+    return factor
 
 
 def _ridge_of_many(
@@ -232,6 +252,7 @@ def _ridge_of_many(
     """
     weight = torch.from_numpy(w)
     x, mean, scale = _standardised(features, weight)
+    x = torch.cat([x, x.new_full((len(x), 1), _CONSTANT)], dim=1)
     aim = torch.from_numpy(np.asarray(goal, np.float64))
     level = weight @ aim / weight.sum()
     y = aim - level
@@ -240,19 +261,23 @@ def _ridge_of_many(
         rows = torch.from_numpy(part)
         weighted = x[rows] * weight[rows, None].float()
         grams.append((weighted.T @ x[rows]).double())
-        sides.append(weighted.T.double() @ y[rows])
+        sides.append((weighted.T @ y[rows].float()).double())
     held = torch.from_numpy(folds[-1][1])
+    seen = x[held]
     best: tuple[float, float, Tensor] | None = None
     for penalty in np.logspace(-1, 2, 4):
-        found = x[held].double() @ _solve(grams[0], sides[0], penalty)[0]
+        slope = torch.cholesky_solve(sides[0], _factor(grams[0], penalty))
+        found = (seen @ slope.float()).double()
         error = float((weight[held, None] * (found - y[held]).square()).mean())
         if best is None or error < best[0]:
             best = error, float(penalty), found
     assert best is not None
-    slope = _solve(grams[0] + grams[1], sides[0] + sides[1], best[1])[0].T / scale
+    slope = torch.cholesky_solve(sides[0] + sides[1], _factor(grams[0] + grams[1], best[1])).T
+    intercept = level + _CONSTANT * slope[:, -1]
+    slope = slope[:, :-1] / scale
     decision = np.full((len(x), goal.shape[1]), np.nan)
     decision[folds[-1][1]] = (best[2] + level).numpy()
-    return (slope.numpy(), (level - slope @ mean).numpy()), decision
+    return (slope.numpy(), (intercept - slope @ mean).numpy()), decision
 
 
 # Trees
@@ -262,6 +287,7 @@ def _grow(name: str, x: Any, y: Any, w: Floats, classes: bool, seed: int, few: b
     """Trees of scikit-learn; ``few``: enough to tell how good they are."""
     from sklearn import ensemble
 
+    warnings.filterwarnings("ignore", "The number of unique classes", UserWarning)
     if name == "boosting":
         options = {
             "max_iter": 100, "learning_rate": 0.08, "max_leaf_nodes": 15, "early_stopping": False,
@@ -288,7 +314,8 @@ def _predict(model: Any, x: Any, n_outputs: int, classes: bool) -> Floats:
     if not classes:
         return np.asarray(model.predict(x), np.float64).reshape(len(x), -1)
     found = np.zeros((len(x), n_outputs))
-    found[:, model.classes_] = model.predict_proba(x)
+    one = len(model.classes_) == 1  # of which boosting gives two probabilities
+    found[:, model.classes_] = 1.0 if one else model.predict_proba(x)
     return found
 
 

@@ -10,6 +10,7 @@ from roughformer.estimators.classifier import TrainedClassifier
 from roughformer.estimators.documented import documented
 from roughformer.estimators.ensemble import fit_ensemble
 from roughformer.estimators.models import ModelConfig
+from roughformer.estimators.parts import held_series
 from roughformer.estimators.regressor import TrainedRegressor
 from roughformer.estimators.summary import out_of_fold
 from roughformer.groups import Group
@@ -61,6 +62,9 @@ class _WithRecipe(TrainedEstimator):
         if self.recipe == "attention" or reasons:
             super()._learn(data, validation, seed)
         else:
+            if validation is not None:  # it is checked, and left to whoever gave it
+                held, y = held_series(validation[0], self.members, validation[1])
+                self._aim(y, len(held))
             self._learn_ensemble(data, seed)
 
     def _against_ensemble(self, data: TrainingSet) -> list[str]:

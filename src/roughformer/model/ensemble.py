@@ -33,7 +33,7 @@ class PathFeatures(nn.Module):
     """What the parts of an ensemble see of a path: pooled functionals and interval quantiles."""
 
     mean: Tensor  # (2 · C,) of cells
-    scale: Tensor
+    factor: Tensor  # (2 · C,) one over their deviation; 0 if they do not vary
 
     def __init__(
         self, n_channels: int, n_cells: int, n_functionals: int = 3072, n_features: int = 10_000
@@ -44,7 +44,7 @@ class PathFeatures(nn.Module):
         self.functionals = Functionals(rows, n_cells, n_functionals, n_features)
         self.intervals = IntervalQuantiles(n_channels, n_cells)
         self.register_buffer("mean", torch.zeros(rows, dtype=torch.float64))
-        self.register_buffer("scale", torch.ones(rows, dtype=torch.float64))
+        self.register_buffer("factor", torch.ones(rows, dtype=torch.float64))
 
     def size(self, part: str) -> int:
         """Features that a linear part sees."""
@@ -57,24 +57,25 @@ class PathFeatures(nn.Module):
         self.mean.copy_(flat.mean(dim=1))
         self.mean[len(self.mean) // 2 :] = 0  # increments keep their sign
         spread, largest = flat.std(dim=1, unbiased=False), flat.abs().amax(dim=1)
-        self.scale.copy_(torch.where(spread > 1e-12 * largest, spread, 1.0))
+        self.factor.copy_(torch.where(spread > 1e-12 * largest, 1 / spread, 0.0))
         self.functionals.draw(self._scaled(cells), seed)
         return self
 
     def _scaled(self, cells: Tensor) -> Tensor:
-        return (cells - self.mean.unsqueeze(-1)) / self.scale.unsqueeze(-1)
+        return (cells - self.mean.unsqueeze(-1)) * self.factor.unsqueeze(-1)
 
     def forward(self, cells: Tensor, parts: tuple[str, ...]) -> dict[str, Tensor]:
         """Features ``(B, ...)`` of these parts."""
         found: dict[str, Tensor] = {}
+        scaled = self._scaled(cells)
         if set(parts) & set(LINEAR_PARTS):
-            pooled = self.functionals(self._scaled(cells))
+            pooled = self.functionals(scaled)
             above = (pooled.mpv / FINE).asinh()  # draws long tails in
             found["ppv"] = pooled.ppv
             found["poolings"] = torch.cat([above, pooled.mipv], dim=1)
             found["competition"] = pooled.wins.clamp(min=0).sqrt()
         if "intervals" in parts:
-            found["intervals"] = self.intervals(cells)
+            found["intervals"] = self.intervals(scaled)
         return {name: x for name, x in found.items() if name in parts}
 
 

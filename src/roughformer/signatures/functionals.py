@@ -50,7 +50,6 @@ _MOST = float(2**17 - 1)  # of a rounded mean: 9 taps · 8 · 2^17 < 2^24
 FINE = 512.0  # steps of the usual size of a mean
 _MOST_CHANNELS = 9  # of a mixture
 _SAMPLE = 512  # places that thresholds are quantiles of
-_AT_ONCE = 1 << 22  # numbers of intermediate results in torch
 
 
 class Pooled(NamedTuple):

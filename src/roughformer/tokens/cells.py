@@ -25,6 +25,7 @@ __all__ = ["CellEncoder"]
 _FEWEST, _MOST = 16, 512  # cells of a path
 _NUMBERS = 1 << 28  # of the cells of all training series
 _AT_ONCE = 1 << 22  # numbers of padded series
+_LARGEST = 1e30  # of a summary
 _EXPLAINED = 12  # windows that explanations refer to
 
 
@@ -135,6 +136,6 @@ class CellEncoder(BaseModel):
 
     def _inputs(self, cells: Tensor, summary: Tensor) -> dict[str, Tensor]:
         usual = torch.tensor(self.usual, device=summary.device)
-        known = torch.where(summary.isnan(), usual, summary)
+        known = torch.where(summary.isnan(), usual, summary).clamp(-_LARGEST, _LARGEST)
         place = len(self.channels) * len(SUMMARY)
         return {"cells": cells, "summary": known, "times": known[:, place : place + 1]}

@@ -10,6 +10,7 @@ from torch import Tensor
 __all__ = ["IntervalQuantiles"]
 
 _MOST_FEATURES = 4000
+_LARGEST = 1e30
 # Levels of halving, and values for each quantile: the first that fits is taken.
 _PLANS = ((5, 4), (5, 8), (4, 16), (3, 32), (2, 64), (1, 64))
 
@@ -44,7 +45,7 @@ class IntervalQuantiles:
         re, im = (centred @ wave.to(cells.device) for wave in self._waves)
         series = (levels, increments, bend, (re.square() + im.square()).sqrt())
         found = [level(x) for some, x in zip(self.levels, series, strict=True) for level in some]
-        return torch.cat(found, dim=1).float()
+        return torch.cat(found, dim=1).clamp(-_LARGEST, _LARGEST).float()
 
 
 @dataclass(frozen=True)
