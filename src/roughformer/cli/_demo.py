@@ -130,7 +130,7 @@ class _Boosting:
         from sklearn.ensemble import HistGradientBoostingClassifier
 
         self.model = HistGradientBoostingClassifier(
-            max_iter=5 if few else 30, learning_rate=0.2, max_leaf_nodes=15, random_state=seed
+            max_iter=5 if few else 30, learning_rate=0.2, min_samples_leaf=3, random_state=seed
         )
 
     def fit(self, batch: SeriesBatch, labels: Any) -> "_Boosting":

@@ -287,7 +287,6 @@ def _grow(name: str, x: Any, y: Any, w: Floats, classes: bool, seed: int, few: b
     """Trees of scikit-learn; ``few``: enough to tell how good they are."""
     from sklearn import ensemble
 
-    warnings.filterwarnings("ignore", "The number of unique classes", UserWarning)
     if name == "boosting":
         options = {
             "max_iter": 100, "learning_rate": 0.08, "max_leaf_nodes": 15, "early_stopping": False,
