@@ -323,9 +323,10 @@ class _Occluder(_Explainer):
         nothing = self._without(np.ones(batch.values.shape, dtype=np.bool_))
         self.baseline = self._explained(nothing, self.at)
         assert isinstance(predictor.model, SignatureEnsemble)
-        self.groups = predictor.model.path.functionals.groups(predictor.encoder.channels)
+        encoder = predictor.encoder
+        self.groups = predictor.model.path.functionals.groups(encoder.channels, encoder.kinds)
         self.names = list(self.groups)
-        self.static_names = predictor.encoder.static_encoder.names
+        self.static_names = encoder.static_encoder.names
 
     def _without(self, hidden: npt.NDArray[np.bool_]) -> Tensor:
         """Outputs for the series without the ``hidden (N, C)`` observations."""

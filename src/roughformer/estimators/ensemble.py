@@ -70,7 +70,7 @@ def fit_ensemble(
     folds = _folds(y if classes else None, n, groups, seed)
     names = _parts(y, n, n_outputs, classes)
     cells, summary = inputs["cells"], inputs["summary"]
-    sizes = _MANY if n > _DUAL else {}
+    sizes = {"n_views": len(encoder.spans)} | (_MANY if n > _DUAL else {})
     path = PathFeatures(len(encoder.channels), encoder.n_cells, **sizes)
     some = torch.from_numpy(np.sort(rng.permutation(n)[:1024]))
     seen = _in_blocks(path.draw(cells[some], seed), cells, names)

@@ -23,6 +23,7 @@ class EnsembleConfig(OutputConfig):
 
     n_channels: int = Field(ge=1)
     n_cells: int = Field(ge=1, description="Even cells that each path is cut into.")
+    n_views: int = Field(1, ge=1, description="Spans that the cells divide.")
     n_functionals: int = Field(3072, ge=8, description="About how many functionals.")
     n_features: int = Field(10_000, ge=8, description="About how many of their thresholds.")
     parts: tuple[str, ...] = Field(description="Names of the parts that are blended.")
@@ -32,17 +33,22 @@ class EnsembleConfig(OutputConfig):
 class PathFeatures(nn.Module):
     """What the parts of an ensemble see of a path: pooled functionals and interval quantiles."""
 
-    mean: Tensor  # (2 · C,) of cells
-    factor: Tensor  # (2 · C,) one over their deviation; 0 if they do not vary
+    mean: Tensor  # (R,) of cells
+    factor: Tensor  # (R,) one over their deviation; 0 if they do not vary
 
     def __init__(
-        self, n_channels: int, n_cells: int, n_functionals: int = 3072, n_features: int = 10_000
+        self,
+        n_channels: int,
+        n_cells: int,
+        n_functionals: int = 3072,
+        n_features: int = 10_000,
+        n_views: int = 1,
     ) -> None:
         """Nothing is drawn yet."""
         super().__init__()
-        rows = 2 * n_channels
-        self.functionals = Functionals(rows, n_cells, n_functionals, n_features)
-        self.intervals = IntervalQuantiles(n_channels, n_cells)
+        rows = 2 * n_views * n_channels
+        self.functionals = Functionals(rows, n_cells, n_functionals, n_features, 2 * n_views)
+        self.intervals = IntervalQuantiles(n_views * n_channels, n_cells)
         self.register_buffer("mean", torch.zeros(rows, dtype=torch.float64))
         self.register_buffer("factor", torch.ones(rows, dtype=torch.float64))
 
@@ -52,7 +58,7 @@ class PathFeatures(nn.Module):
         return {"ppv": features, "poolings": 2 * features, "competition": 2 * functionals}[part]
 
     def draw(self, cells: Tensor, seed: int) -> Self:
-        """Scale cells ``(B, 2 · C, N)`` of training series, and draw functionals of them."""
+        """Scale cells ``(B, R, N)`` of training series, and draw functionals of them."""
         flat = cells.transpose(0, 1).flatten(1)
         self.mean.copy_(flat.mean(dim=1))
         self.mean[len(self.mean) // 2 :] = 0  # increments keep their sign
@@ -118,8 +124,9 @@ class SignatureEnsemble(nn.Module):
         super().__init__()
         self.config = config
         self.path = features or PathFeatures(
-            config.n_channels, config.n_cells, config.n_functionals, config.n_features
-        )
+            config.n_channels, config.n_cells, config.n_functionals, config.n_features,
+            config.n_views,
+        )  # fmt: skip
         self.linear = nn.ModuleDict(
             {
                 name: LinearPart(self.path.size(name), config.n_outputs)

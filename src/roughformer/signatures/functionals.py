@@ -64,9 +64,10 @@ class Pooled(NamedTuple):
 
 
 def path_cells(
-    batch: SeriesBatch, n_cells: int, threads: int | None = None
+    batch: SeriesBatch, n_cells: int, threads: int | None = None, *, least_span: float = 0.0
 ) -> npt.NDArray[np.float64]:
-    """``(B, 2 · C, N)``: levels and then increments of the channels over even cells of each span.
+    """``(B, 2 · C, N)``: levels and then increments of the channels over even cells of each span,
+    or of ``least_span`` from the start of a series where that is longer.
 
     A channel is constant before its first and after its last observation, and 0 without any.
     """
@@ -76,7 +77,7 @@ def path_cells(
     if library is None:
         for i in range(0, len(batch), 64):
             part = batch[i : i + 64]
-            out[i : i + 64] = padded_cells(observed(*pad(part)), n_cells).numpy()
+            out[i : i + 64] = padded_cells(observed(*pad(part)), n_cells, least_span).numpy()
         return out
     grid, starts = batch.grid, np.ascontiguousarray(batch.offsets[:-1], np.int64)
     shared = grid is not None
@@ -92,6 +93,7 @@ def path_cells(
         out=out.ctypes.data,
         n_series=len(batch),
         n_cells=n_cells,
+        least_span=least_span,
         value_dtype=int(values.dtype == np.float64),
         channels=channels,
         threads=threads or default_threads(),
@@ -101,11 +103,12 @@ def path_cells(
     return out
 
 
-def padded_cells(data: Observed, n_cells: int) -> Tensor:
+def padded_cells(data: Observed, n_cells: int, least_span: float = 0.0) -> Tensor:
     """``path_cells`` of padded series, in torch."""
     points = linear_points(data)
     shares = torch.arange(n_cells + 1, dtype=torch.float64, device=data.since.device) / n_cells
-    edges = data.span.unsqueeze(1) * shares
+    span = data.span.clamp(min=least_span)
+    edges = span.unsqueeze(1) * shares
     at = path_at(points, edges)
     x, times = points.x, points.times
     # To the next corner; of the last one there is no area. Slices would fix the length of a graph.
@@ -114,7 +117,7 @@ def padded_cells(data: Observed, n_cells: int) -> Tensor:
     before = last_at_or_before(times, edges)
     rest = (edges - times.gather(1, before)).unsqueeze(-1)
     integral = at_rows(running_sum(areas), before) + rest * (at_rows(x, before) + at) / 2
-    cell = data.span.reshape(-1, 1, 1) / n_cells
+    cell = span.reshape(-1, 1, 1) / n_cells
     moving = cell > 0
     mean = (integral[:, 1:] - integral[:, :-1]) / torch.where(moving, cell, 1.0)
     levels = torch.where(moving, mean, at[:, 1:])
@@ -129,13 +132,15 @@ class Functionals(nn.Module):
     Parameters
     ----------
     n_rows : int
-        Words of a cell: two for each channel.
+        Words of a cell: of each kind (levels, increments) one for each channel.
     n_cells : int
         Cells of a path.
     n_functionals : int, default 3072
         About how many functionals, over all widths.
     n_features : int, default 10000
         About how many pairs of a functional and a threshold.
+    n_kinds : int, default 2
+        Kinds of words. A functional sees words of one kind.
     """
 
     mix: Tensor  # (S, G, R), divided by the step that means are rounded to
@@ -143,14 +148,19 @@ class Functionals(nn.Module):
     thresholds: Tensor  # (S, G, 8, Q)
 
     def __init__(
-        self, n_rows: int, n_cells: int, n_functionals: int = 3072, n_features: int = 10_000
+        self,
+        n_rows: int,
+        n_cells: int,
+        n_functionals: int = 3072,
+        n_features: int = 10_000,
+        n_kinds: int = 2,
     ) -> None:
         """All weights are 0 until they are drawn or loaded."""
         super().__init__()
-        self.n_rows, self.n_cells = n_rows, n_cells
+        self.n_rows, self.n_cells, self.n_kinds = n_rows, n_cells, n_kinds
         self.widths = _widths(n_cells)
         scales = len(self.widths)
-        groups = max(2, 2 * round(n_functionals / (2 * COMPETING * scales)))
+        groups = n_kinds * max(1, round(n_functionals / (n_kinds * COMPETING * scales)))
         thresholds = max(1, round(n_features / (scales * groups * COMPETING)))
         self.register_buffer("mix", torch.zeros(scales, groups, n_rows, dtype=torch.float64))
         self.register_buffer("taps", torch.zeros(scales, groups, COMPETING, N_TAPS))
@@ -166,10 +176,9 @@ class Functionals(nn.Module):
         """Functionals, over all widths."""
         return self.thresholds[..., 0].numel()
 
-    def groups(self, channels: tuple[str, ...]) -> dict[str, Tensor]:
+    def groups(self, channels: tuple[str, ...], kinds: tuple[str, ...]) -> dict[str, Tensor]:
         """For each kind of word, channel and width, ``(K,)``: which functionals it is in."""
         found = {}
-        kinds = ("level", "increment")
         for row in range(self.n_rows):
             kind, channel = kinds[row // len(channels)], channels[row % len(channels)]
             for scale, width in enumerate(self.widths):
@@ -188,9 +197,10 @@ class Functionals(nn.Module):
         """Draw weights; thresholds are quantiles over cells ``(B, R, N)`` of training series."""
         rng = np.random.default_rng(seed)
         scales, groups, rows = self.mix.shape
+        sums = torch.nn.functional.pad(cells.double().cumsum(dim=-1), (1, 0))
         for scale in range(scales):
             taps = _whole_taps(groups * COMPETING, rng).reshape(groups, COMPETING, N_TAPS)
-            mix = np.stack([_mixture(rows, g % 2, rng) for g in range(groups)])
+            mix = np.stack([_mixture(rows, g % self.n_kinds, self.n_kinds, rng) for g in range(groups)])
             series = rng.integers(0, len(cells), _SAMPLE)
             self.mix[scale] = torch.from_numpy(mix)
             self.taps[scale] = torch.from_numpy(taps)
@@ -198,21 +208,23 @@ class Functionals(nn.Module):
             some = cells[torch.from_numpy(np.unique(series[:64]))]
             usual = _usual_size(self._means(some, scale, rounded=False))
             self.mix[scale] *= (FINE / usual).unsqueeze(-1)
-            self.thresholds[scale] = self._quantiles(cells, scale, series, rng)
+            self.thresholds[scale] = self._quantiles(sums, scale, series, rng)
         return self
 
     def _quantiles(
-        self, cells: Tensor, scale: int, series: npt.NDArray[np.int64], rng: np.random.Generator
+        self, sums: Tensor, scale: int, series: npt.NDArray[np.int64], rng: np.random.Generator
     ) -> Tensor:
         """``(G, 8, Q)``: quantiles of the functionals at random places of these series."""
-        found, place = [], rng.random(len(series))
-        for i in range(0, len(series), 32):
-            part = self.values(cells[torch.from_numpy(series[i : i + 32])], scale)
-            at = torch.from_numpy((place[i : i + 32] * part.shape[-1]).astype(np.int64))
-            found.append(part[torch.arange(len(part)), :, :, at])
-        sample = torch.cat(found).sort(dim=0).values
-        ends = len(sample) // 20
-        which = rng.integers(ends, len(sample) - ends, (1, *self.thresholds.shape[1:]))
+        width, low = self.widths[scale], self._first(scale)
+        place = torch.from_numpy(rng.integers(0, self._places(scale), len(series)))
+        begin = low + place.unsqueeze(1) + width * torch.arange(N_TAPS)
+        rows = sums[torch.from_numpy(series)]  # (S, R, N + 1)
+        ends = ((begin + shift).clamp(0, self.n_cells).unsqueeze(1) for shift in (0, width))
+        start, end = (rows.gather(2, at.expand(-1, rows.shape[1], -1)) for at in ends)
+        means = self._rounded(torch.einsum("gr,srt->sgt", self.mix[scale], (end - start) / width))
+        sample = torch.einsum("gkt,sgt->sgk", self.taps[scale], means).sort(dim=0).values
+        tail = len(sample) // 20
+        which = rng.integers(tail, len(sample) - tail, (1, *self.thresholds.shape[1:]))
         chosen = sample.unsqueeze(-1).expand(*sample.shape, which.shape[-1])
         return chosen.gather(0, torch.from_numpy(which))[0].floor() + 0.5
 
@@ -221,14 +233,19 @@ class Functionals(nn.Module):
         width = self.widths[scale]
         mixed = torch.einsum("gr,brn->bgn", self.mix[scale], cells.double())
         sums = torch.nn.functional.pad(mixed.cumsum(dim=-1), (1, 0))
-        low = -(N_TAPS * width // 2) if self.padded(scale) else 0
+        low = self._first(scale)
         reach = self._places(scale) + (N_TAPS - 1) * width
         begin = torch.arange(low, low + reach, device=cells.device)
         ends = sums[..., (begin + width).clamp(0, self.n_cells)]
         means = (ends - sums[..., begin.clamp(0, self.n_cells)]) / width
-        if not rounded:
-            return means
+        return self._rounded(means) if rounded else means
+
+    def _rounded(self, means: Tensor) -> Tensor:
         return means.clamp(-_MOST, _MOST).round().float()
+
+    def _first(self, scale: int) -> int:
+        """The cell at which the first window of this scale begins."""
+        return -(N_TAPS * self.widths[scale] // 2) if self.padded(scale) else 0
 
     def _places(self, scale: int) -> int:
         """Places that a functional of this scale is taken at."""
@@ -303,9 +320,11 @@ def _whole_taps(count: int, rng: np.random.Generator) -> npt.NDArray[np.float32]
     return whole.astype(np.float32)
 
 
-def _mixture(n_rows: int, kind: int, rng: np.random.Generator) -> npt.NDArray[np.float64]:
-    """``(R,)``: a few channels' levels (kind 0) or increments (1), with random signs."""
-    channels = n_rows // 2
+def _mixture(
+    n_rows: int, kind: int, n_kinds: int, rng: np.random.Generator
+) -> npt.NDArray[np.float64]:
+    """``(R,)``: words of one kind of a few channels, with random signs."""
+    channels = n_rows // n_kinds
     most = min(channels, _MOST_CHANNELS)
     count = min(most, int(2 ** rng.uniform(0, np.log2(most + 1))))
     weights = np.zeros(n_rows)

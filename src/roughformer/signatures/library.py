@@ -26,7 +26,7 @@ __all__ = [
     "load",
 ]
 
-_ABI = 9
+_ABI = 10
 _P, _L, _I, _D = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32, ctypes.c_double
 
 
@@ -132,6 +132,7 @@ class Cells(ctypes.Structure):
     _fields_ = (
         *((name, _P) for name in ("values", "times", "starts", "lengths", "time_starts", "out")),
         *((name, _L) for name in ("n_series", "n_cells")),
+        ("least_span", ctypes.c_double),
         *((name, _I) for name in ("value_dtype", "channels", "threads")),
     )
 

@@ -151,6 +151,7 @@ struct RfCells {
   const int64_t* time_starts;
   double* out;                 // (B, 2 * channels, n_cells): levels, then increments
   int64_t n_series, n_cells;
+  double least_span;           // cells are of this span where a series' own is shorter
   int32_t value_dtype, channels, threads;
 };
 

@@ -205,7 +205,7 @@ void cells_of_channel(const RfCells* job, int64_t b, int64_t c, double* scratch)
     std::fill(increments, increments + N, 0.0);
     return;
   }
-  const double span = t[n - 1] - t[0], cell = span / (double)N;
+  const double span = std::max(t[n - 1] - t[0], job->least_span), cell = span / (double)N;
   int64_t i = 0;  // the first observation after `from`
   double from = 0, at = x[0];
   while (i < seen && when[i] <= from) at = x[i++];
@@ -271,7 +271,7 @@ int64_t runs_of(const T* numbers, int64_t n, int64_t* starts) {
 
 extern "C" {
 
-int rf_abi_version() { return 9; }
+int rf_abi_version() { return 10; }
 const char* rf_isa() { return isa().name; }
 int rf_isa_count() { return supported(); }
 const char* rf_isa_name(int i) { return i >= 0 && i < supported() ? kIsas[i].name : ""; }
