@@ -289,8 +289,9 @@ def _grow(name: str, x: Any, y: Any, w: Floats, classes: bool, seed: int, few: b
 
     if name == "boosting":
         options = {
-            "max_iter": 100, "learning_rate": 0.08, "max_leaf_nodes": 15, "early_stopping": False,
-            "l2_regularization": 1.0, "min_samples_leaf": 10, "random_state": seed,
+            "max_iter": 60, "learning_rate": 0.12, "max_leaf_nodes": 15, "early_stopping": False,
+            "l2_regularization": 1.0, "min_samples_leaf": 10, "max_features": 0.3,
+            "random_state": seed,
         }  # fmt: skip
         if classes:
             return ensemble.HistGradientBoostingClassifier(**options).fit(x, y, w)
