@@ -6,7 +6,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import rankdata
 
-__all__ = ["calibration_error", "class_scores", "log_loss", "mean_ranks", "number_scores", "wins"]
+__all__ = [
+    "calibration_error", "chance_of_error", "class_scores", "log_loss", "mean_ranks",
+    "number_scores", "wins",
+]  # fmt: skip
 
 Array = npt.NDArray[Any]
 _LEAST_PROBABILITY = 1e-6  # a wrong certainty would make the mean infinite
@@ -23,6 +26,13 @@ def calibration_error(confidence: Array, correct: Array, n_bins: int = 15) -> fl
     return float(np.abs(gaps).sum() / len(confidence))
 
 
+def chance_of_error(confidence: Array, n_draws: int = 200) -> float:
+    """The mean of ``calibration_error`` where every confidence is right, for sets are finite."""
+    rng = np.random.default_rng(0)
+    draws = [rng.random(len(confidence)) < confidence for _ in range(n_draws)]
+    return float(np.mean([calibration_error(confidence, correct) for correct in draws]))
+
+
 def log_loss(probabilities: Array, classes: Array, labels: Array) -> float:
     """Mean of -log of the label's probability, at least 1e-6; a label of no class has none."""
     chosen = np.where(labels[:, None] == classes, probabilities, 0.0).sum(axis=1)
@@ -37,7 +47,10 @@ def class_scores(
     scores = {"accuracy": float(correct.mean())}
     if probabilities is not None:
         scores["log_loss"] = log_loss(probabilities, classes, labels)
-        scores["ece"] = calibration_error(probabilities.max(axis=1), correct)
+        confidence = probabilities.max(axis=1)
+        scores["ece"] = calibration_error(confidence, correct)
+        scores["ece_by_chance"] = chance_of_error(confidence)
+        scores["confidence"] = float(confidence.mean())
     return scores
 
 

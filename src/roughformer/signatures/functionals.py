@@ -200,7 +200,9 @@ class Functionals(nn.Module):
         sums = torch.nn.functional.pad(cells.double().cumsum(dim=-1), (1, 0))
         for scale in range(scales):
             taps = _whole_taps(groups * COMPETING, rng).reshape(groups, COMPETING, N_TAPS)
-            mix = np.stack([_mixture(rows, g % self.n_kinds, self.n_kinds, rng) for g in range(groups)])
+            mix = np.stack(
+                [_mixture(rows, g % self.n_kinds, self.n_kinds, rng) for g in range(groups)]
+            )
             series = rng.integers(0, len(cells), _SAMPLE)
             self.mix[scale] = torch.from_numpy(mix)
             self.taps[scale] = torch.from_numpy(taps)

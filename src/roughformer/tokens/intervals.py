@@ -19,21 +19,26 @@ _PLANS = ((6, 4), (5, 4), (5, 8), (4, 16), (3, 32), (2, 64), (1, 64))
 class IntervalQuantiles:
     """Sorted values of cells ``(B, 2 · C, N)`` read off at even ranks, interval by interval.
 
-    Of each channel: levels, increments over five cells, differences of increments, and magnitudes of
-    the discrete Fourier transform of the levels. An interval of n values has about n / 4 quantiles, fewer if the paths
-    have many channels; every second is taken relative to the interval's mean.
+    Of each channel: levels, increments over five cells, differences of increments, and magnitudes
+    of the discrete Fourier transform of the levels. An interval of n values has about n / 4
+    quantiles, fewer if the paths have many channels; every second is taken relative to the
+    interval's mean.
     """
 
     def __init__(self, n_channels: int, n_cells: int) -> None:
         """As many quantiles as fit into 6000 features, and at least one for each interval."""
-        sizes = (n_cells, n_cells, max(n_cells - 1, 1), n_cells // 2 + 1)
+        sizes = n_cells, n_cells // 2 + 1
         for depth, share in _PLANS:
-            self.levels = [[_level(size, k, share) for k in range(depth)] for size in sizes]
-            self.n_features = n_channels * sum(len(x.low) for some in self.levels for x in some)
+            self.levels, self.of_spectrum = (
+                [_level(size, k, share) for k in range(depth)] for size in sizes
+            )
+            counts = [3 * len(x.low) for x in self.levels] + [len(x.low) for x in self.of_spectrum]
+            self.n_features = n_channels * sum(counts)
             if self.n_features <= _MOST_FEATURES:
                 break
         self.n_channels = n_channels
         around = np.arange(n_cells)[:, None] + np.arange(_SMOOTHED) - _SMOOTHED // 2
+        self._after = torch.arange(1, n_cells + 1).clamp(max=n_cells - 1)
         self._around = torch.from_numpy(around.clip(0, n_cells - 1))
         turns = np.outer(np.arange(n_cells), np.arange(n_cells // 2 + 1)) / n_cells
         self._waves = [torch.from_numpy(f(2 * np.pi * turns)) for f in (np.cos, np.sin)]
@@ -41,14 +46,14 @@ class IntervalQuantiles:
     def __call__(self, cells: Tensor) -> Tensor:
         """``(B, n_features)``, float32."""
         levels, increments = cells[:, : self.n_channels], cells[:, self.n_channels :]
-        bend = increments
-        if cells.shape[-1] > 1:
-            bend = increments[..., 1:] - increments[..., :-1]
+        bend = increments[..., self._after.to(cells.device)] - increments
         smooth = increments[..., self._around.to(cells.device)].mean(dim=-1)
         centred = levels - levels.mean(dim=-1, keepdim=True)
         re, im = (centred @ wave.to(cells.device) for wave in self._waves)
-        series = (levels, smooth, bend, (re.square() + im.square()).sqrt())
-        found = [level(x) for some, x in zip(self.levels, series, strict=True) for level in some]
+        paths = torch.cat([levels, smooth, bend], dim=1)
+        spectrum = (re.square() + im.square()).sqrt()
+        found = [level(paths) for level in self.levels]
+        found += [level(spectrum) for level in self.of_spectrum]
         return torch.cat(found, dim=1).clamp(-_LARGEST, _LARGEST).float()
 
 
