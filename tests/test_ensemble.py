@@ -23,6 +23,7 @@ from roughformer.model.ensemble import SignatureEnsemble
 from roughformer.model.trees import Forest
 from roughformer.tokens.cells import CellEncoder
 from roughformer.tokens.intervals import IntervalQuantiles
+from roughformer.tokens.rhythm import RHYTHM, rhythm
 
 
 def waves(n=60, length=40, seed=0):
@@ -380,3 +381,44 @@ def test_the_encoder_says_the_same_of_ragged_and_of_padded_series():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         encoder.encode(batch[:0])
+
+
+def test_rhythm_finds_the_period_of_a_path():
+    t = np.arange(200) / 200
+    for cycles in (3.0, 7.5, 21.25):
+        levels = torch.from_numpy(5 + np.sin(2 * np.pi * cycles * t + 1.0))[None, None]
+        found = rhythm(levels, levels.diff(append=levels[..., :1]))[0, 0]
+        words = dict(zip(RHYTHM, found.tolist(), strict=True))
+        assert np.exp(words["log cycles of level"]) == pytest.approx(cycles, rel=0.03)
+        assert np.exp(words["log peak frequency of level"]) == pytest.approx(cycles, rel=0.03)
+        assert words["correlation of level"] > 0.9
+        # A sine and its slope are both largest twice in a period.
+        assert np.exp(words["log cycles of |increment|"]) == pytest.approx(2 * cycles, rel=0.05)
+
+
+@pytest.mark.parametrize("n_cells", [1, 2, 3, 16])
+def test_rhythm_of_all_sizes_is_finite_and_that_of_a_constant_is_zero(n_cells):
+    levels = torch.full((1, 2, n_cells), 0.1, dtype=torch.float64)
+    assert not rhythm(levels, torch.zeros_like(levels)).any()
+    noise = torch.from_numpy(np.random.default_rng(0).normal(size=(4, 2, n_cells)))
+    found = rhythm(noise, noise)
+    assert found.shape == (4, 2, len(RHYTHM))
+    assert torch.isfinite(found).all()
+
+
+def test_a_second_view_has_one_duration_for_all_series():
+    lengths = np.array([20, 40, 60, 80, 100, 100])
+    values = np.concatenate([np.sin(np.arange(n) / 3.0) for n in lengths])[:, None]
+    times = np.concatenate([np.arange(n, dtype=float) for n in lengths])
+    batch = rf.SeriesBatch(times, values, np.concatenate([[0], np.cumsum(lengths)]))
+    encoder = CellEncoder.fit(batch)
+    assert encoder.duration == pytest.approx(99.0)
+    assert encoder.kinds[:2] == ("level", "level by duration")
+    shape, tempo = encoder.encode(batch)["cells"][:, :2].unbind(dim=1)
+    # By duration the short series is the beginning of the long one, then constant.
+    together = slice(0, int(encoder.n_cells * 0.18))
+    torch.testing.assert_close(tempo[0, together], tempo[5, together])
+    assert float(tempo[0, -10:].std()) == pytest.approx(0.0, abs=1e-12)
+    assert not torch.allclose(shape[0, together], shape[5, together])
+    assert len(encoder.summary_names) == encoder.encode(batch)["summary"].shape[1]
+    assert CellEncoder.fit(batch[4:]).duration is None

@@ -363,7 +363,7 @@ class _Occluder(_Explainer):
         names = encoder.static_encoder.names
         for k in range(-len(names), 0):
             unknown = inputs["summary"].clone()
-            unknown[:, k] = encoder.usual[k]
+            unknown[:, len(encoder.usual) + k] = encoder.usual[k]
             with torch.no_grad():
                 static.append(self._change(self.predictor.model(**inputs | {"summary": unknown})))
         parts = (windows, channels, static)

@@ -13,6 +13,7 @@ from roughformer.signatures.engine import pad
 from roughformer.signatures.functionals import padded_cells, path_cells
 from roughformer.signatures.padded import Observed, number, observed
 from roughformer.tokens.padded import PaddedInputs, encoded_static
+from roughformer.tokens.rhythm import FREQUENCIES, RHYTHM, rhythm
 from roughformer.tokens.static import StaticEncoder
 from roughformer.tokens.summary import SUMMARY, summaries
 from roughformer.tokens.thinning import thinned
@@ -26,6 +27,7 @@ _FEWEST, _MOST = 16, 512  # cells of a path
 _NUMBERS = 1 << 28  # of the cells of all training series
 _AT_ONCE = 1 << 22  # numbers of padded series
 _LARGEST = 1e30  # of a summary
+_RHYTHMS = 512  # series at once
 _EXPLAINED = 12  # windows that explanations refer to
 
 
@@ -36,7 +38,8 @@ class CellEncoder(BaseModel):
     them: shape is what the first view sees, tempo what the second does.
 
     A summary has the words of ``tokens.summary`` for each channel, the duration, the number of
-    samples and the static covariates; what is not known is the training part's median.
+    samples, the static covariates, and the words of ``tokens.rhythm``; what is not known is the
+    training part's median.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -94,7 +97,11 @@ class CellEncoder(BaseModel):
     def summary_names(self) -> list[str]:
         """Names of the numbers of a summary."""
         words = [f"{word} of {channel}" for channel in self.channels for word in SUMMARY]
-        return [*words, "duration", "log samples", *self.static_encoder.names]
+        rhythms = list(RHYTHM)
+        if self.duration is not None:
+            rhythms += [f"{RHYTHM[i]} by duration" for i in FREQUENCIES]
+        words += ["duration", "log samples", *self.static_encoder.names]
+        return words + [f"{word} of {channel}" for channel in self.channels for word in rhythms]
 
     def n_positions(self, batch: SeriesBatch) -> int:
         """Outputs of a series."""
@@ -123,7 +130,9 @@ class CellEncoder(BaseModel):
             torch.from_numpy(path_cells(batch, self.n_cells, threads, least_span=span))
             for span in self.spans
         ]
-        return self._inputs(_by_kind(views), self._summary(batch))
+        cells = _by_kind(views)
+        rhythms = [self._rhythm(part) for part in cells.split(_RHYTHMS)]
+        return self._inputs(cells, self._summary(batch), torch.cat(rhythms))
 
     def padded(self, data: Observed, static: Tensor | None = None) -> PaddedInputs:
         """``encode`` of padded series, in torch."""
@@ -131,7 +140,8 @@ class CellEncoder(BaseModel):
         if static is not None:
             known = encoded_static(self.static_encoder.columns, static.double())
         views = [padded_cells(data, self.n_cells, span) for span in self.spans]
-        return self._inputs(_by_kind(views), self._table(data, known)), None
+        cells = _by_kind(views)
+        return self._inputs(cells, self._table(data, known), self._rhythm(cells)), None
 
     def _summary(self, batch: SeriesBatch) -> Tensor:
         """``(B, S)``, a block of series at a time; NaN = not known."""
@@ -159,11 +169,21 @@ class CellEncoder(BaseModel):
             parts.append(static.double())
         return torch.cat(parts, dim=1).float()
 
-    def _inputs(self, cells: Tensor, summary: Tensor) -> dict[str, Tensor]:
+    def _inputs(self, cells: Tensor, summary: Tensor, words: Tensor) -> dict[str, Tensor]:
         usual = torch.tensor(self.usual, device=summary.device)
         known = torch.where(summary.isnan(), usual, summary).clamp(-_LARGEST, _LARGEST)
         place = len(self.channels) * len(SUMMARY)
-        return {"cells": cells, "summary": known, "times": known[:, place : place + 1]}
+        duration = known[:, place : place + 1]
+        if self.duration is not None:
+            log_duration = duration.double().clamp(min=1e-9).log().unsqueeze(-1)
+            words = torch.cat([words, words[..., FREQUENCIES] - log_duration], dim=-1)
+        summary = torch.cat([known, words.flatten(1).float()], dim=1)
+        return {"cells": cells, "summary": summary, "times": duration}
+
+    def _rhythm(self, cells: Tensor) -> Tensor:
+        """``(B, C, words)`` of the first view."""
+        count, half = len(self.channels), cells.shape[1] // 2
+        return rhythm(cells[:, :count], cells[:, half : half + count])
 
 
 def _by_kind(views: list[Tensor]) -> Tensor:
