@@ -233,11 +233,14 @@ class TokenTransformer(nn.Module):
     @torch.no_grad()
     def fit_scaling(self, inputs: dict[str, Tensor]) -> None:
         """Take the statistics of the training part: those of ``from_tokens``'s inputs."""
-        self.standardize.fit(inputs["tokens"], inputs.get("mask"), inputs.get("least_scale"))
+        least = inputs.get("least_scale")
+        self.standardize.fit(inputs["tokens"], inputs.get("mask"), least)
         if self.standardize_last is not None:
             mask = inputs.get("mask") if self.config.causal else None
             last = self._last(inputs["tokens"], inputs.get("mask"))
-            self.standardize_last.fit(last, mask)
+            self.standardize_last.fit(
+                last, mask, None if least is None else least[: last.shape[-1]]
+            )
         if self.embed_spectrum is not None:
             self.standardize_spectrum.fit(inputs["spectrum"].flatten(-2))
         if self.embed_static is not None:
@@ -436,6 +439,8 @@ class RFormer(TokenTransformer):
             ``from_tokens`` as a dict.
         """
         if isinstance(data, dict) and "tokens" in data:
+            if self.tokenizer is not None:
+                data = {"least_scale": self.tokenizer.least_scale(data)} | data
             super().fit_scaling(data)
             return
         if self.tokenizer is None:
@@ -446,7 +451,7 @@ class RFormer(TokenTransformer):
         # Covariates are numbers: categories would change the shape of the weights.
         static = StaticEncoder(columns=tuple(_number(c) for c in fitted.static_encoder.columns))
         self.attach(fitted.model_copy(update={"static_encoder": static}))
-        super().fit_scaling(self.tokenizer.encode(batch))
+        self.fit_scaling(self.tokenizer.encode(batch))
 
     def _series(self, data: Any) -> SeriesBatch:
         """Some of the training series."""
