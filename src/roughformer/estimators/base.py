@@ -91,7 +91,18 @@ class TrainedEstimator(FittedEstimator):
 
     @classmethod
     def checked_metric(cls, name: str) -> str:
-        """Name of a metric, with "auto" resolved."""
+        """Check the name of a metric.
+
+        Parameters
+        ----------
+        name : str
+            A metric, or "auto".
+
+        Returns
+        -------
+        str
+            With "auto" resolved.
+        """
         return check_metric(name, cls.task)
 
     def _rate_unit(self) -> float | None:

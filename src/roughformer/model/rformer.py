@@ -172,14 +172,41 @@ class TokenTransformer(nn.Module):
         return kept, self.answer(x, self._last(tokens, None), known)
 
     def ring_shape(self, size: int) -> tuple[int, ...]:
-        """Of what one block remembers of a stream: keys and values of ``size`` windows."""
+        """Tell the shape of what one block remembers of a stream: keys and values.
+
+        Parameters
+        ----------
+        size : int
+            Number of windows.
+
+        Returns
+        -------
+        tuple of int
+        """
         config = self.config
         return (2, config.n_heads, size, config.d_model // config.n_heads)
 
     def embedded(
         self, tokens: Tensor, times: Tensor, static: Tensor | None
     ) -> tuple[Tensor, Tensor | None]:
-        """What goes into the blocks, ``(B, L, d)``, and the standardised covariates."""
+        """Scale and embed tokens.
+
+        Parameters
+        ----------
+        tokens : Tensor (B, L, n_features)
+            Features of each window.
+        times : Tensor (B, L)
+            Ends of the windows.
+        static : Tensor (B, n_static) or None
+            Static covariates.
+
+        Returns
+        -------
+        x : Tensor (B, L, d_model)
+            What goes into the blocks.
+        known : Tensor (B, n_static) or None
+            The standardised covariates.
+        """
         kind = self.embed.weight.dtype
         x = self.embed(self.input_drop(self.standardize(tokens).to(kind)))
         if self.time is not None:
@@ -195,8 +222,22 @@ class TokenTransformer(nn.Module):
     def answer(
         self, x: Tensor, seen: Tensor, known: Tensor | None, separate: bool = False
     ) -> Tensor:
-        """From what the blocks say ``(B, [L,] d)`` and the tokens ``seen`` by the networks beside
-        them to the output; ``known``: standardised covariates ``(B, n_static)``.
+        """Compute outputs from what the blocks say.
+
+        Parameters
+        ----------
+        x : Tensor (B, [L,] d_model)
+            Output of the blocks.
+        seen : Tensor (B, [L,] F)
+            Tokens that the networks beside attention see.
+        known : Tensor (B, n_static) or None
+            Standardised covariates.
+        separate : bool, default False
+            As in ``from_tokens``.
+
+        Returns
+        -------
+        Tensor (B, [L,] n_outputs[, k])
         """
         output: Tensor = self.head(x)
         if self.wide is None:
@@ -248,7 +289,13 @@ class TokenTransformer(nn.Module):
 
     @torch.no_grad()
     def fit_prior(self, frequency: Tensor) -> None:
-        """Answers begin at the frequencies ``(K,)`` of the classes in the training part."""
+        """Let answers begin at the frequencies of the classes in the training part.
+
+        Parameters
+        ----------
+        frequency : Tensor (K,)
+            Shares of the classes.
+        """
         self.head.fit_prior(frequency)
         if self.wide is not None:
             self.wide.out.bias.copy_(prior_logits(frequency))
@@ -479,7 +526,13 @@ class RFormer(TokenTransformer):
         return torch.tensor(list(text.encode()), dtype=torch.uint8)
 
     def set_extra_state(self, state: Tensor) -> None:
-        """The way back."""
+        """Restore what ``get_extra_state`` returned.
+
+        Parameters
+        ----------
+        state : Tensor
+            Bytes of JSON.
+        """
         text = bytes(state.cpu().tolist())
         self.scaled, self._padded = False, None
         if text:
