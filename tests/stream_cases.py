@@ -21,6 +21,8 @@ CASES: dict[str, dict[str, Any]] = {
     "all": {"clock": 2, "context": 5, "basepoint": True, "transform": "logsignature"},
     "points": {"windows": {"points": 4}, "clock": 2},
     "points, context": {"windows": {"points": 3}, "context": 2},
+    # Higher words of single steps are rounding, which must not be scaled up.
+    "steps": {"windows": {"points": 1}, "depth": 4, "transform": "logsignature", "context": 1},
     "observations": {"observations": True},
     "observations alone": {"observations": True, "depth": 0, "context": 3},
     "static": {"static": ("age",)},
@@ -72,7 +74,7 @@ def predictor(
     inputs = tokenizer.encode(batch)
     made = []
     for _ in range(members):
-        one = rf.RFormer(config)
+        one = rf.RFormer(config).attach(tokenizer)
         one.fit_scaling(inputs)
         for name, weight in one.named_parameters():
             if name.endswith("age"):

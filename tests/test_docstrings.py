@@ -124,3 +124,38 @@ def test_the_docstring_of_an_aeon_class_describes_each_parameter(name):
     pytest.importorskip("aeon")
     cls = getattr(importlib.import_module("roughformer.aeon"), name)
     assert described(cls) == expected_names(cls)
+
+
+def public():
+    """Everything in the lists of public names, and the methods of its classes."""
+    for module in (rf, rf.nn):
+        for name in module.__all__:
+            thing = getattr(module, name)
+            if inspect.isclass(thing) and not issubclass(thing, Exception):
+                yield thing
+                yield from methods(thing)
+            elif inspect.isfunction(thing):
+                yield thing
+
+
+def methods(cls):
+    """Our own, wherever they are inherited from."""
+    for name, member in inspect.getmembers(cls, inspect.isroutine):
+        own = (getattr(member, "__module__", None) or "").startswith("roughformer")
+        if own and not name.startswith(("_", "model_")):
+            yield member
+
+
+EVERYTHING = {f"{x.__module__}.{x.__qualname__}": x for x in public()}
+
+
+@pytest.mark.parametrize("name", EVERYTHING)
+def test_everything_public_has_its_sections(name):
+    documented = EVERYTHING[name]
+    text, signature = inspect.getdoc(documented), inspect.signature(documented)
+    takes = [p for p in signature.parameters if p not in ("self", "cls")]
+    if takes:
+        assert re.search(r"^(Parameters|Attributes)\n-{3,}", text, re.M)
+    returns = signature.return_annotation not in (None, "None", inspect.Signature.empty)
+    if takes and returns and not inspect.isclass(documented):
+        assert re.search(r"^(Returns|Yields)\n-{3,}", text, re.M)

@@ -1,5 +1,8 @@
 """Signatures that grow point by point are those of the whole series, however the points arrive."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -220,3 +223,36 @@ def test_sizes_that_make_no_stream_are_refused(engine, sizes, words):
 def test_streams_beyond_the_memory_are_refused_as_a_matter_of_capacity(engine):
     with pytest.raises(rf.CapacityError):
         rf.RunningSignatures(10**12, 3, 4, engine=engine)
+
+
+@pytest.mark.parametrize("twin_of", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_copy_goes_on_as_the_original_would(engine, dtype, twin_of):
+    rng = np.random.default_rng(0)
+    running = rf.RunningSignatures(19, 3, 3, dtype=dtype, engine=engine)
+    for _ in range(3):
+        running.push(rng.normal(size=(19, 3)))
+    running.close(rng.random(19) < 0.5)
+    before, twin = running.read(), twin_of(running)
+    np.testing.assert_array_equal(twin.read(), before)
+    point = rng.normal(size=(19, 3))
+    twin.push(point)
+    np.testing.assert_array_equal(running.read(), before)
+    running.push(point)
+    np.testing.assert_array_equal(twin.read(), running.read())
+
+
+def test_a_copy_of_another_instruction_set_says_so(native):
+    from roughformer.signatures.library import load
+
+    lib = load()
+    usual, names = lib.rf_isa(), rf.engine_info()["available"]
+    if len(names) < 2:
+        pytest.skip("one instruction set only")
+    kept = pickle.dumps(rf.RunningSignatures(2, 2, 2))
+    try:
+        lib.rf_set_isa(next(name for name in names if name.encode() != usual).encode())
+        with pytest.raises(rf.InputError, match="ROUGHFORMER_ISA"):
+            pickle.loads(kept)
+    finally:
+        lib.rf_set_isa(usual)

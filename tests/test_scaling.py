@@ -6,7 +6,9 @@ import torch
 
 import roughformer as rf
 from roughformer.model.scaling import RankScale
+from roughformer.tokens.rounding import rounding_scale
 from small import make
+from stream_cases import series
 
 
 def fitted(column):
@@ -66,3 +68,43 @@ def test_a_causal_model_with_ranks_does_not_see_later_values():
     )
     for (ends, p), (_, q) in pairs:
         np.testing.assert_allclose(p[ends <= 5], q[ends <= 5], atol=2e-6)
+
+
+def steps(scaling: str, dtype=np.float64, hold: bool = True):
+    """A model on log-signatures of single steps, and the scaled tokens of other series."""
+    batch = [series(n=8, seed=s, missing=0.0) for s in (0, 1)]
+    train, test = (rf.SeriesBatch(b.times, b.values.astype(dtype), b.offsets) for b in batch)
+    tokens = rf.TokenConfig(
+        windows={"points": 1}, views=("local",), depth=5, transform="logsignature", hold=hold,
+        clock=0 if hold else 3,
+    )  # fmt: skip
+    model = rf.RFormer(n_channels=2, n_outputs=2, tokens=tokens, scaling=scaling, causal=hold)
+    model.fit_scaling(train)
+    inputs = model.tokenizer.encode(test)
+    return model.tokenizer.names, model.standardize(inputs["tokens"])[inputs["mask"]]
+
+
+@pytest.mark.parametrize("scaling", ["standard", "rank"])
+@pytest.mark.parametrize(("dtype", "hold"), [("f8", True), ("f8", False), ("f4", False)])
+def test_rounding_of_straight_pieces_is_not_scaled_up(scaling, dtype, hold):
+    names, scaled_tokens = steps(scaling, dtype, hold)
+    higher = torch.tensor(["*" in name for name in names])
+    assert float(scaled_tokens[:, higher].abs().max()) < 1e-5
+    assert float(scaled_tokens[:, ~higher].std(dim=0).min()) > 0.5
+
+
+def test_small_words_that_are_told_keep_their_scale():
+    layout = rf.Tokenizer.fit(
+        rf.TokenConfig(windows=4, views=("local",), depth=3, transform="logsignature"), series()
+    ).layout
+    rng = np.random.default_rng(0)
+    tokens = torch.from_numpy(rng.uniform(1, 2, size=(100, layout.size)))
+    d = layout.dim("local")
+    tokens[:, d:] *= 1e-17
+    least = rounding_scale(tokens, layout, 1e-12)
+    assert (least[:d] == 0).all()
+    assert (least[d:] > 0).all()
+    # One token above rounding is enough, and outliers of the first level do not hide it.
+    tokens[3, d:], tokens[5] = 1e-9, 0.0
+    tokens[5, :d] = 1e6
+    assert (rounding_scale(tokens, layout, 1e-12) == 0).all()

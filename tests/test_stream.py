@@ -1,5 +1,7 @@
 """A stream says what the offline model says, however its observations come in."""
 
+import copy
+import pickle
 from typing import Any
 
 import numpy as np
@@ -311,6 +313,55 @@ def test_snapshots_are_checked():
         rf.Stream.restore(model, b"something else")
     with pytest.raises(rf.CheckpointError, match="does not fit 2 streams"):
         rf.StreamBatch(model, 2).restore([0, 1], blob)
+
+
+COPIES = {
+    "copy": copy.copy,
+    "deepcopy": copy.deepcopy,
+    "pickle": lambda streams: pickle.loads(pickle.dumps(streams)),
+}
+
+
+@pytest.mark.parametrize("how", COPIES)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"tokens": {"context": 3, "clock": 2, "static": ("age",)}, "members": 2},
+        {"tokens": {"observations": True}, "streams": {"max_windows": 200, "unordered": "drop"}},
+        {"tokens": {}, "streams": {"span": 3.0, "every": 1.0}},
+    ],
+)
+def test_a_copy_goes_on_as_the_original_would(how, options):
+    batch = series(n=3, seed=1, points=60)
+    model = predictor(series(), members=options.get("members", 1), **options["tokens"])
+    original = opened(model, batch, **options.get("streams", {}))
+    slots = np.repeat(np.arange(3), batch.lengths)
+    order = np.argsort(batch.times - np.repeat(batch.span[0], batch.lengths), kind="stable")
+    early, late = order[: len(order) // 2], order[len(order) // 2 :]
+    original.push(slots[early], batch.times[early], batch.values[early])
+    before = original.snapshot([0, 1, 2])
+    twin = COPIES[how](original)
+    assert twin.snapshot([0, 1, 2]) == before
+    said = twin.push(slots[late], batch.times[late], batch.values[late])
+    assert len(said) > 0
+    after = rows_of(twin.predict([0, 1, 2]))
+    assert original.snapshot([0, 1, 2]) == before  # the copy has memory of its own
+    expected = original.push(slots[late], batch.times[late], batch.values[late])
+    np.testing.assert_array_equal(said.slot, expected.slot)
+    np.testing.assert_array_equal(said.time, expected.time)
+    np.testing.assert_array_equal(rows_of(said.answers), rows_of(expected.answers))
+    np.testing.assert_array_equal(after, rows_of(original.predict([0, 1, 2])))
+
+
+@pytest.mark.parametrize("how", COPIES)
+def test_copies_of_one_stream_and_of_none(how):
+    model = predictor(series(), context=2)
+    stream = rf.Stream(model)
+    stream.push([0.0, 0.7], np.zeros((2, 2)))
+    twin = COPIES[how](stream)
+    twin.push(0.9, [1.0, 2.0])
+    assert (stream.count, twin.count) == (2, 3)
+    assert COPIES[how](rf.StreamBatch(model, 0)).n == 0
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import torch
 
 import roughformer as rf
 from roughformer.tokens import streams
+from roughformer.tokens.observations import scaled
 from roughformer.tokens.step import TokenStep
 from roughformer.tokens.streams import StreamTokens, stream_tokens
 from stream_cases import CASES, series
@@ -89,6 +90,35 @@ def test_the_kernel_has_the_tokens_of_the_step(case, instruction_set):
         open_[1].tokens, open_[0].tokens, rtol=1e-6, atol=1e-6, equal_nan=True
     )
     np.testing.assert_allclose(open_[1].ends, open_[0].ends, atol=1e-12)
+
+
+@pytest.mark.parametrize("late", [1e3, 1e7, 3e9])
+@pytest.mark.parametrize("spread", [0.0, 1e-9, 1e-3])
+def test_slopes_of_what_is_first_seen_late_are_known_or_nan(late, spread, instruction_set):
+    tokenizer = tokenizer_of({"observations": True, "depth": 0, "windows": {"points": 1}})
+    # The first channel is seen early, the second at the end of a long stream only.
+    seen = np.arange(3) if spread else np.zeros(1)
+    factors = np.random.default_rng(0).uniform(1, 2, size=20)  # rounding goes either way
+    since = [np.concatenate([[0.0, 0.3], 1 + spread * seen]) * late * f for f in factors]
+    times = np.concatenate(since) * tokenizer.time_unit
+    n, size = len(factors), len(since[0])
+    values = np.full((n, size, 2), np.nan)
+    values[:, :2, 0], values[:, 2:, 1] = 1.0, seen / 3
+    slope = [i for i, name in enumerate(tokenizer.names) if "slope" in name]
+    said = []
+    for make in (StreamTokens, stream_tokens):
+        tokens = make(tokenizer, memory(tokenizer, n))
+        offsets, count = np.arange(n + 1) * size, n * (size - 1)
+        rows = tokens.advance(np.arange(n), offsets, times, values.reshape(-1, 2), count)
+        ended = torch.cat([part.tokens for part in rows]).reshape(n, size - 1, -1)
+        said.append(ended[:, -1][:, slope])
+    torch.testing.assert_close(said[1], said[0], rtol=1e-5, atol=1e-6, equal_nan=True)
+    assert float(said[1][:, 0].abs().max()) < 1e-12  # constant
+    z = scaled(torch.from_numpy(values[0]), tokenizer.value_range)[2:, 1].numpy()
+    known = late * spread > 0.02 and spread > 1e-5
+    for i in range(n):
+        expected = np.polyfit(since[i][2:] - since[i][2], z, 1)[0] if known else np.nan
+        np.testing.assert_allclose(said[1][i, 1], expected, rtol=1e-4)
 
 
 @pytest.mark.parametrize("case", ["all", "points", "observations"])

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from torch import Tensor, nn
 
 from roughformer.baselines import (
@@ -173,10 +172,10 @@ def kind_of(name: str) -> ModelKind:
     return _KINDS[name]
 
 
-def least_scale_of(encoder: Any) -> dict[str, Tensor]:
+def least_scale_of(encoder: Any, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
     """``{"least_scale": (n_features,)}`` of an encoder that has such, for a model's scaling."""
     found = getattr(encoder, "least_scale", None)
-    return {} if found is None else {"least_scale": torch.tensor(found)}
+    return {} if found is None else {"least_scale": found(inputs)}
 
 
 def kind_of_model(model: nn.Module) -> str:

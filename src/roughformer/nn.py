@@ -103,11 +103,32 @@ class MultiViewSignature(nn.Module):
             raise InputError("held paths have no gaps to count between; leave Counts() out")
 
     def n_features(self, n_channels: int) -> int:
-        """The last axis of the tokens of series with so many channels."""
+        """Count the features of a token.
+
+        Parameters
+        ----------
+        n_channels : int
+            Channels of the series.
+
+        Returns
+        -------
+        int
+            The last axis of the tokens.
+        """
         return layout_of(n_channels, *self.options).size
 
     def feature_names(self, channels: int | Sequence[str]) -> list[str]:
-        """Names of the features by their words, e.g. ``local:time*x0``."""
+        """Name the features of a token by their words, e.g. ``local:time*x0``.
+
+        Parameters
+        ----------
+        channels : int or sequence of str
+            Number or names of the channels.
+
+        Returns
+        -------
+        list of str
+        """
         return layout_of(channels, *self.options).names()
 
     def forward(

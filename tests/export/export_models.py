@@ -50,7 +50,7 @@ def predictor(task="classification", uncertainty="none", members=1, seed=0, mode
     made = [RFormer(RFormerConfig(**options)).eval() for _ in range(members)]
     inputs = tokenizer.encode(batch)
     for one in made:
-        one.fit_scaling(inputs)
+        one.attach(tokenizer).fit_scaling(inputs)
     joined = made[0] if members == 1 else Committee(made, [0.8, 1.3][:members])
     targets = ClassTargets(classes=("x", "y", "z"), dtype="<U1")
     if task == "regression":

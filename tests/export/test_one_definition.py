@@ -25,10 +25,10 @@ def token_options(draw):
     views = draw(
         st.sampled_from([("global", "local"), ("local", "global"), ("local",), ("global",)])
     )
-    rules = [{"duration": 1.7}, {"points": 3}]
+    rules = [{"duration": 1.7}, {"points": 3}, {"points": 1}]
     options = {
         "windows": draw(st.sampled_from(rules if causal else [4, *rules, (101.0, 103.0, 107.5)])),
-        "depth": draw(st.integers(1, 3)),
+        "depth": draw(st.integers(1, 4)),
         "views": views,
         "transform": draw(st.sampled_from(["signature", "logsignature"])),
         "basepoint": draw(st.booleans()),
@@ -47,10 +47,12 @@ def token_options(draw):
             "counts": draw(st.booleans()),
             "spectrum": draw(st.sampled_from([None, {"count": 12}])),
         }
+    scaling = draw(st.sampled_from(["standard", "rank"]))
+    options["model"] = options.get("model", {}) | {"scaling": scaling}
     return options
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(options=token_options(), seed=st.integers(0, 1000))
 def test_estimator_module_stream_and_graph_are_one(options, seed):
     model = predictor(**options)

@@ -91,13 +91,12 @@ class SampleEncoder(BaseModel):
         each = [(c,) for c in range(len(self.channels))]
         return [*each, *each, (), *(each if self.ages else [])]
 
-    @property
-    def least_scale(self) -> list[float]:
+    def least_scale(self, inputs: dict[str, Tensor]) -> Tensor:
         """For each of them, what differs by less is alike (0: nothing): on an even grid gaps vary
         by rounding only, and by that measure one that is twice as long would be beyond all bounds.
         """
         c = len(self.channels)
-        return [0.0] * (2 * c) + [self.usual_gap] * (1 + (c if self.ages else 0))
+        return torch.tensor([0.0] * (2 * c) + [self.usual_gap] * (1 + (c if self.ages else 0)))
 
     @property
     def n_spectrum(self) -> int:

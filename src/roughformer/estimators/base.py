@@ -91,7 +91,18 @@ class TrainedEstimator(FittedEstimator):
 
     @classmethod
     def checked_metric(cls, name: str) -> str:
-        """Name of a metric, with "auto" resolved."""
+        """Check the name of a metric.
+
+        Parameters
+        ----------
+        name : str
+            A metric, or "auto".
+
+        Returns
+        -------
+        str
+            With "auto" resolved.
+        """
         return check_metric(name, cls.task)
 
     def _rate_unit(self) -> float | None:
@@ -304,7 +315,8 @@ class TrainedEstimator(FittedEstimator):
             encoder, series, target, config, readers=config.readers, weight=weight,
             rate_like=self._rate_like, to_target=self._to_loss, threads=1,
         )  # fmt: skip
-        model.fit_scaling(source.sample(_FOR_SCALING) | least_scale_of(encoder))
+        inputs = source.sample(_FOR_SCALING)
+        model.fit_scaling(inputs | least_scale_of(encoder, inputs))
         self._weight, self._held_weight = self._class_weight(target, weight), None
         if self.task == "classification":
             counts = class_counts(target, plan.model.n_outputs, weight)

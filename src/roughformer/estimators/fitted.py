@@ -55,7 +55,17 @@ class FittedEstimator(GroupedParameters):
 
     @classmethod
     def preset_settings(cls, name: str) -> dict[str, Any]:
-        """The settings of a preset that differ from the defaults."""
+        """Look up the settings of a preset that differ from the defaults.
+
+        Parameters
+        ----------
+        name : str
+            Name of the preset.
+
+        Returns
+        -------
+        dict
+        """
         settings = preset(name, cls.task)
         if settings and cls.kind != "rformer":
             raise InputError(

@@ -86,8 +86,17 @@ class GroupedParameters(BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def settings(cls, options: Mapping[str, Any]) -> dict[str, Any]:
-        """``options`` under the one name that each has: ``clock`` and ``tokens.clock`` are
-        ``tokens__clock``, ``tokens.depth`` is ``depth``. Groups are taken apart.
+        """Bring options under the one name that each has.
+
+        Parameters
+        ----------
+        options : mapping from str
+            ``clock`` and ``tokens.clock`` become ``tokens__clock``, ``tokens.depth`` becomes
+            ``depth``; groups are taken apart.
+
+        Returns
+        -------
+        dict
         """
         found: dict[str, Any] = {}
         said: dict[str, str] = {}
@@ -107,7 +116,17 @@ class GroupedParameters(BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> Self:
-        """The estimator with the parameters that ``settings`` names."""
+        """Make an estimator.
+
+        Parameters
+        ----------
+        settings : mapping from str
+            Parameters by their one name; see ``settings``.
+
+        Returns
+        -------
+        estimator
+        """
         flat: dict[str, Any] = {}
         options: dict[str, dict[str, Any]] = {}
         for name, value in settings.items():
@@ -135,7 +154,17 @@ class GroupedParameters(BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def setting_name(cls, name: str) -> str:
-        """The one name of a parameter; see ``settings``."""
+        """Find the one name of a parameter.
+
+        Parameters
+        ----------
+        name : str
+            Any of its names; see ``settings``.
+
+        Returns
+        -------
+        str
+        """
         group, nested, option = name.replace(".", "__").partition("__")
         if nested and group in cls.groups:
             if option not in cls.groups[group].options():

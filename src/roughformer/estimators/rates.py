@@ -113,5 +113,15 @@ class RateRegressor(TrainedRegressor):
 
     @classmethod
     def checked_metric(cls, name: str) -> str:
-        """Name of a metric; "auto" is the loss of the histogram: a mean may be right by luck."""
+        """Check the name of a metric.
+
+        Parameters
+        ----------
+        name : str
+            A metric, or "auto": the loss of the histogram, since a mean may be right by luck.
+
+        Returns
+        -------
+        str
+        """
         return "loss" if name == "auto" else super().checked_metric(name)

@@ -46,8 +46,17 @@ class OutputConfig(BaseModel):
         return sizes.get(self.uncertainty, self.n_bins)
 
     def shaped(self, raw: Tensor) -> Tensor:
-        """The last layer's numbers ``(..., n_outputs · k)`` as an output: ``(..., n_outputs)``
-        logits or points, or ``(..., n_outputs, k)`` with uncertainty.
+        """Shape the last layer's numbers.
+
+        Parameters
+        ----------
+        raw : Tensor (..., n_outputs · k)
+            The numbers.
+
+        Returns
+        -------
+        Tensor (..., n_outputs) or (..., n_outputs, k)
+            Logits or points, or with uncertainty the k numbers of each target.
         """
         if self.uncertainty == "none":
             return raw
@@ -59,7 +68,17 @@ class OutputConfig(BaseModel):
         return raw
 
     def centres(self, like: Tensor) -> Tensor:
-        """Centres of the bins ``(n_bins,)``."""
+        """Compute the centres of the bins of a histogram.
+
+        Parameters
+        ----------
+        like : Tensor
+            A tensor of the device and dtype that are wanted.
+
+        Returns
+        -------
+        Tensor (n_bins,)
+        """
         places = torch.arange(self.n_bins, device=like.device, dtype=like.dtype)
         return self.bin_low + self.bin_step * places
 

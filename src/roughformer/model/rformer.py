@@ -172,14 +172,41 @@ class TokenTransformer(nn.Module):
         return kept, self.answer(x, self._last(tokens, None), known)
 
     def ring_shape(self, size: int) -> tuple[int, ...]:
-        """Of what one block remembers of a stream: keys and values of ``size`` windows."""
+        """Tell the shape of what one block remembers of a stream: keys and values.
+
+        Parameters
+        ----------
+        size : int
+            Number of windows.
+
+        Returns
+        -------
+        tuple of int
+        """
         config = self.config
         return (2, config.n_heads, size, config.d_model // config.n_heads)
 
     def embedded(
         self, tokens: Tensor, times: Tensor, static: Tensor | None
     ) -> tuple[Tensor, Tensor | None]:
-        """What goes into the blocks, ``(B, L, d)``, and the standardised covariates."""
+        """Scale and embed tokens.
+
+        Parameters
+        ----------
+        tokens : Tensor (B, L, n_features)
+            Features of each window.
+        times : Tensor (B, L)
+            Ends of the windows.
+        static : Tensor (B, n_static) or None
+            Static covariates.
+
+        Returns
+        -------
+        x : Tensor (B, L, d_model)
+            What goes into the blocks.
+        known : Tensor (B, n_static) or None
+            The standardised covariates.
+        """
         kind = self.embed.weight.dtype
         x = self.embed(self.input_drop(self.standardize(tokens).to(kind)))
         if self.time is not None:
@@ -195,8 +222,22 @@ class TokenTransformer(nn.Module):
     def answer(
         self, x: Tensor, seen: Tensor, known: Tensor | None, separate: bool = False
     ) -> Tensor:
-        """From what the blocks say ``(B, [L,] d)`` and the tokens ``seen`` by the networks beside
-        them to the output; ``known``: standardised covariates ``(B, n_static)``.
+        """Compute outputs from what the blocks say.
+
+        Parameters
+        ----------
+        x : Tensor (B, [L,] d_model)
+            Output of the blocks.
+        seen : Tensor (B, [L,] F)
+            Tokens that the networks beside attention see.
+        known : Tensor (B, n_static) or None
+            Standardised covariates.
+        separate : bool, default False
+            As in ``from_tokens``.
+
+        Returns
+        -------
+        Tensor (B, [L,] n_outputs[, k])
         """
         output: Tensor = self.head(x)
         if self.wide is None:
@@ -233,11 +274,14 @@ class TokenTransformer(nn.Module):
     @torch.no_grad()
     def fit_scaling(self, inputs: dict[str, Tensor]) -> None:
         """Take the statistics of the training part: those of ``from_tokens``'s inputs."""
-        self.standardize.fit(inputs["tokens"], inputs.get("mask"), inputs.get("least_scale"))
+        least = inputs.get("least_scale")
+        self.standardize.fit(inputs["tokens"], inputs.get("mask"), least)
         if self.standardize_last is not None:
             mask = inputs.get("mask") if self.config.causal else None
             last = self._last(inputs["tokens"], inputs.get("mask"))
-            self.standardize_last.fit(last, mask)
+            self.standardize_last.fit(
+                last, mask, None if least is None else least[: last.shape[-1]]
+            )
         if self.embed_spectrum is not None:
             self.standardize_spectrum.fit(inputs["spectrum"].flatten(-2))
         if self.embed_static is not None:
@@ -245,7 +289,13 @@ class TokenTransformer(nn.Module):
 
     @torch.no_grad()
     def fit_prior(self, frequency: Tensor) -> None:
-        """Answers begin at the frequencies ``(K,)`` of the classes in the training part."""
+        """Let answers begin at the frequencies of the classes in the training part.
+
+        Parameters
+        ----------
+        frequency : Tensor (K,)
+            Shares of the classes.
+        """
         self.head.fit_prior(frequency)
         if self.wide is not None:
             self.wide.out.bias.copy_(prior_logits(frequency))
@@ -436,6 +486,8 @@ class RFormer(TokenTransformer):
             ``from_tokens`` as a dict.
         """
         if isinstance(data, dict) and "tokens" in data:
+            if self.tokenizer is not None:
+                data = {"least_scale": self.tokenizer.least_scale(data)} | data
             super().fit_scaling(data)
             return
         if self.tokenizer is None:
@@ -446,7 +498,7 @@ class RFormer(TokenTransformer):
         # Covariates are numbers: categories would change the shape of the weights.
         static = StaticEncoder(columns=tuple(_number(c) for c in fitted.static_encoder.columns))
         self.attach(fitted.model_copy(update={"static_encoder": static}))
-        super().fit_scaling(self.tokenizer.encode(batch))
+        self.fit_scaling(self.tokenizer.encode(batch))
 
     def _series(self, data: Any) -> SeriesBatch:
         """Some of the training series."""
@@ -474,7 +526,13 @@ class RFormer(TokenTransformer):
         return torch.tensor(list(text.encode()), dtype=torch.uint8)
 
     def set_extra_state(self, state: Tensor) -> None:
-        """The way back."""
+        """Restore what ``get_extra_state`` returned.
+
+        Parameters
+        ----------
+        state : Tensor
+            Bytes of JSON.
+        """
         text = bytes(state.cpu().tolist())
         self.scaled, self._padded = False, None
         if text:

@@ -95,11 +95,13 @@ class RankScale(Scale):
         """Mid-ranks of what is known; a feature that does not vary becomes 0.
 
         Values that differ by rounding only, 1e-6 of the feature's size, have one rank: ranks would
-        blow rounding up to the size of what is told.
+        blow rounding up to the size of what is told. A feature whose range is below ``least`` does
+        not vary.
         """
         rows = _rows(x, mask)
         for j in range(rows.shape[1] if len(rows) else 0):
-            column = _without_rounding(rows[:, j][~rows[:, j].isnan()].double())
+            alike = 0.0 if least is None else float(least[j])
+            column = _without_rounding(rows[:, j][~rows[:, j].isnan()].double(), alike)
             value, count = torch.unique(column, return_counts=True)
             if len(value) < 2:
                 self.mean[j] = value[0] if len(value) else 0.0
@@ -162,16 +164,16 @@ def _count_below(knots: Tensor, x: Tensor) -> Tensor:
     return below
 
 
-def _without_rounding(column: Tensor) -> Tensor:
+def _without_rounding(column: Tensor, least: float) -> Tensor:
     """``(N,)`` with values moved to a grid of 1e-6 of their size, or to their mean if their range
-    is less.
+    is less, or less than ``least``.
 
     The size is what a tenth of them surpasses, so that outliers do not hide all else.
     """
     if len(column) == 0:
         return column
     sizes = column.abs()
-    if column.max() - column.min() <= _ROUNDING * sizes.max():
+    if column.max() - column.min() <= max(_ROUNDING * float(sizes.max()), least):
         return column.mean().expand(len(column))
     size = sizes.sort().values[int(0.9 * (len(sizes) - 1))]
     step = _ROUNDING * (size if size > 0 else sizes.max())

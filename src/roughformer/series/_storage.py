@@ -199,9 +199,16 @@ class Storage:
         return _combine.describe(self._fields(), self.missing)
 
     def equals(self, other: object) -> bool:
-        """Same values (NaN = NaN), times, names, ids, labels, origin and dtypes.
+        """Compare values (NaN = NaN), times, names, ids, labels, origin and dtypes.
 
-        Whether the times are stored once for all series does not count.
+        Parameters
+        ----------
+        other : object
+            What to compare with. Whether times are stored once for all series does not count.
+
+        Returns
+        -------
+        bool
         """
         if not isinstance(other, Storage) or len(self) != len(other):
             return False

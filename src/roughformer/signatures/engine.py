@@ -66,10 +66,8 @@ class _Call:
 def dense_values(
     batch: SeriesBatch, keep: npt.NDArray[np.bool_] | None, threads: int | None
 ) -> npt.NDArray[Any]:
-    """Values ``(N, C)`` without gaps."""
-    if not batch.missing:
-        return batch.values
-    return batch.filled(keep) if library.load() is None else native_call.fill(batch, keep, threads)
+    """Values ``(N, C)`` without gaps, for the kernel."""
+    return native_call.fill(batch, keep, threads) if batch.missing else batch.values
 
 
 def _calls(batch: SeriesBatch, layout: Layout, values: npt.NDArray[Any]) -> list[_Call]:

@@ -172,6 +172,19 @@ class _NativeStore:
         self._raw = np.zeros(lib.rf_stream_bytes(self._ref) + 64, np.uint8)
         self._stream.state = -(-self._raw.ctypes.data // 64) * 64
 
+    @property
+    def _words(self) -> npt.NDArray[np.uint8]:
+        """What the kernel looks at: a view of the memory from its first aligned byte on."""
+        at = self._stream.state - self._raw.ctypes.data
+        return self._raw[at : at + len(self._raw) - 64]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copy and pickle what the streams hold, not where it stands in memory."""
+        own = self._stream
+        dtype = np.dtype(np.float64 if own.dtype else np.float32)
+        size = own.n_streams, own.dim, own.depth, dtype
+        return _stored, (size, self._lib.rf_isa(), self._words.tobytes())
+
     def push(self, points: npt.NDArray[Any], active: npt.NDArray[np.bool_] | None) -> int:
         """-1, or the first active stream whose point is not finite (then nothing has changed)."""
         pointer = None if active is None else active.ctypes.data
@@ -182,6 +195,20 @@ class _NativeStore:
 
     def close(self, which: npt.NDArray[np.bool_] | None) -> None:
         self._lib.rf_stream_close(self._ref, None if which is None else which.ctypes.data)
+
+
+def _stored(size: tuple[int, int, int, Any], instruction_set: bytes, held: bytes) -> _NativeStore:
+    lib = library.load()
+    # Groups of streams are as wide as the registers.
+    if lib is None or lib.rf_isa() != instruction_set:
+        name = instruction_set.decode()
+        raise InputError(
+            f"these running signatures were pickled by the native engine on {name}; unpickle them "
+            f"where it runs, with ROUGHFORMER_ISA={name} if the processor can do more"
+        )
+    store = _NativeStore(*size)
+    store._words[:] = np.frombuffer(held, np.uint8)
+    return store
 
 
 class _TorchStore:

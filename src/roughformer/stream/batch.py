@@ -99,6 +99,13 @@ class StreamBatch:
             self._streams = SlidingStreams(self._predictor, self._state, span, every, most)
             more |= {"span": span, "every": every}
         self._more = more
+        self._options = {
+            "span": span,
+            "every": every,
+            "unordered": unordered,
+            "max_windows": max_windows,
+            "max_points": max_points,
+        }
         for slot in range(self.n):
             self.open(slot)
         self._key: str | None = None
@@ -310,7 +317,21 @@ class StreamBatch:
         self._state.put(which, rows, refuse)
         self._streams.put_extra(which, extra)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copy and pickle by snapshot: the kernel holds addresses of what the streams remember."""
+        blob = self.snapshot(np.arange(self.n))
+        return _restored, (type(self), self._predictor, self.n, self._options, blob)
+
     def _model_key(self) -> str:
         if self._key is None:
             self._key = model_key(self._predictor, self._more)
         return self._key
+
+
+def _restored(
+    kind: type[StreamBatch], model: Predictor, n: int, options: dict[str, Any], blob: bytes
+) -> StreamBatch:
+    """Streams that go on where those of a snapshot of all of them were."""
+    streams = kind(model, n, **options)
+    streams.restore(np.arange(n), blob)
+    return streams

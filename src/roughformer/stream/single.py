@@ -1,7 +1,8 @@
 """Stream: one live stream of a model."""
 
+import copy
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -121,6 +122,12 @@ class Stream:
             StreamEvent(float(events.time[i]), int(events.window[i]), events.answers[i : i + 1])
             for i in range(len(events))
         ]
+
+    def __copy__(self) -> Self:
+        """Make a stream of the same model that goes on by itself."""
+        twin = type(self).__new__(type(self))
+        twin._batch = copy.copy(self._batch)
+        return twin
 
     def predict(self) -> Answers:
         """Predict at the time reached; one row of ``Answers``."""

@@ -31,6 +31,7 @@ __all__ = ["Counted", "observation_words", "scaled", "stacked_words", "words_of"
 Counted = dict[str, Tensor]
 Words = dict[str, dict[str, Tensor]]
 _MOST_WINDOWS = 1 << 20  # that a running extreme reaches over
+_ROUNDING = 2e-11  # of squared times, in float64: a variance above it is right to five digits
 
 
 def observation_words(
@@ -128,10 +129,12 @@ def words_of(
     ever = n > 0
     mean, when = whole["x"] / some, whole["t"] / some
     variance = (whole["xx"] / some - mean.square()).clamp(min=0)
-    time_variance = whole["tt"] / some - when.square()
+    square = whole["tt"] / some
+    time_variance = square - when.square()
     covariance = whole["tx"] / some - when * mean
-    # A slope over less than a hundredth of the unit says nothing but noise.
-    apart = time_variance > number((0.01 * unit) ** 2, n)
+    # A slope over less than a hundredth of the unit says nothing but noise, and late in a stream
+    # the difference of two large numbers is rounding.
+    apart = (time_variance > number((0.01 * unit) ** 2, n)) & (time_variance > _ROUNDING * square)
     per = number(unit, n)
     local = {
         "log n": now["n"].log1p(),

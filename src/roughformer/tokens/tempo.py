@@ -112,17 +112,17 @@ class TempoEncoder(BaseModel):
         """
         check_series(batch, self.channels, self.static)
         shape = (len(batch), self.n_spectra, 2 * len(self.channels), self.n_frequencies)
-        spectra = np.empty(shape, dtype=np.float32)
+        spectra = torch.empty(shape)
         batch = thinned(batch, drop, seed, series)
         for i in range(0, len(batch), _SERIES_AT_ONCE):
             part = slice(i, min(i + _SERIES_AT_ONCE, len(batch)))
-            spectra[part] = self._spectra(batch[part], threads)
+            spectra[part] = _log_share(torch.from_numpy(self._powers(batch[part], threads)))
         ends = np.array([1.0])
         if self.n_windows:
             k = np.arange(1, self.n_windows + 1) / self.n_windows
             ends = np.concatenate([k, k[:-1] + 0.5 / self.n_windows, [1.0]])
         inputs = {
-            "spectra": torch.from_numpy(spectra),
+            "spectra": spectra,
             "times": torch.from_numpy(np.tile(ends, (len(batch), 1)).astype(np.float32)),
         }
         if self.static:
@@ -135,11 +135,7 @@ class TempoEncoder(BaseModel):
         """``encode`` for padded series."""
         alive = (data.span > 0)[:, None, None, None]
         power = torch.where(alive, _padded_power(self, data), 0.0)
-        mean = power.mean(dim=-1, keepdim=True)
-        moving = mean > 0
-        share = power / torch.where(moving, mean, 1.0)
-        spectra = torch.where(moving, (share + number(_FLOOR, share)).log(), 0.0).float()
-        return {"spectra": spectra}, None
+        return {"spectra": _log_share(power)}, None
 
     def warp(
         self, inputs: dict[str, Tensor], faster: npt.NDArray[np.float64]
@@ -158,8 +154,8 @@ class TempoEncoder(BaseModel):
         moved = torch.where(inside[:, None, None, :], moved, mean)
         return inputs | {"spectra": moved}, np.exp(shift * self.step)
 
-    def _spectra(self, batch: SeriesBatch, threads: int | None) -> npt.NDArray[np.float32]:
-        """Log power, relative to its mean over the axis."""
+    def _powers(self, batch: SeriesBatch, threads: int | None) -> npt.NDArray[np.float64]:
+        """Power ``(B, K, 2C, J)`` of all windows, by the kernel's spectra of their pieces."""
         lifted = with_variation(batch)
         start, end = lifted.span
         span = end - start
@@ -175,10 +171,7 @@ class TempoEncoder(BaseModel):
         for cuts in shares:
             power = self._power(lifted, start[:, None] + safe[:, None] * cuts[None, :], threads)
             found.append(np.where(alive[:, None, None, None], power, 0.0))
-        power = np.concatenate(found, axis=1)
-        mean = power.mean(axis=-1, keepdims=True)
-        share = np.divide(power, mean, out=np.zeros_like(power), where=mean > 0)
-        return np.where(mean > 0, np.log(share + _FLOOR), 0.0).astype(np.float32)
+        return np.concatenate(found, axis=1)
 
     def _power(
         self, batch: SeriesBatch, cuts: npt.NDArray[np.float64], threads: int | None
@@ -207,6 +200,14 @@ class TempoEncoder(BaseModel):
             tapered = 0.5 * z[..., 0, :] - 0.25 * (z[..., 1, :] + z[..., 2, :])
             power[which] = tapered.real**2 + tapered.imag**2
         return power
+
+
+def _log_share(power: Tensor) -> Tensor:
+    """Log of the power ``(..., J)`` relative to its mean over the axis; 0 where nothing moves."""
+    mean = power.mean(dim=-1, keepdim=True)
+    moving = mean > 0
+    share = power / torch.where(moving, mean, 1.0)
+    return torch.where(moving, (share + number(_FLOOR, share)).log(), 0.0).float()
 
 
 def with_variation(batch: SeriesBatch) -> SeriesBatch:

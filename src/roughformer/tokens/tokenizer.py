@@ -319,6 +319,35 @@ class Tokenizer(BaseModel):
             inputs["static"] = self.static_encoder.encode(batch)
         return inputs
 
+    def least_scale(self, inputs: "dict[str, Tensor]") -> "Tensor":
+        """For each feature, the size below which differences are taken for none; mostly 0.
+
+        Log-signatures and clock words of straight pieces, such as windows of one step, have
+        coordinates that are rounding and nothing else; scaled by their own deviation, they would
+        be noise of size 1.
+
+        Parameters
+        ----------
+        inputs : dict of Tensor
+            Tokens of the training part, from ``encode``.
+
+        Returns
+        -------
+        Tensor (n_features,)
+        """
+        import torch
+
+        from roughformer.tokens.rounding import rounding_scale
+
+        tokens, mask = inputs["tokens"], inputs.get("mask")
+        found = torch.zeros(self.n_features, dtype=torch.float64, device=tokens.device)
+        if self.config.depth:
+            rows = tokens.flatten(0, 1) if mask is None else tokens[mask]
+            # Held paths are always computed in float64.
+            rounding = 1e-12 if self.config.hold else 64 * torch.finfo(torch.float32).eps
+            found[: self.layout.size] = rounding_scale(rows, self.layout, rounding)
+        return found
+
     def padded(self, data: "Observed", static: "Tensor | None" = None) -> "PaddedInputs":
         """Encode padded series in torch.
 

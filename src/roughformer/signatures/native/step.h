@@ -271,10 +271,12 @@ static void write_seen(Stepping& s, int64_t slot, int64_t window, double* out, b
     const double n = all[N], some = n > 1 ? n : 1;
     const double mean = all[X] / some, when = all[T] / some;
     const double variance = all[XX] / some - mean * mean;
-    const double time_variance = all[TT] / some - when * when;
+    const double square = all[TT] / some, time_variance = square - when * when;
     const double covariance = all[TX] / some - when * mean;
-    // A slope over less than a hundredth of the unit says nothing but noise.
-    const bool apart = time_variance > (0.01 * unit) * (0.01 * unit);
+    // A slope over less than a hundredth of the unit says nothing but noise, and late in a stream
+    // the difference of two large numbers is rounding (a fused one is not 0 for one observation).
+    const bool apart = time_variance > (0.01 * unit) * (0.01 * unit) &&
+                       time_variance > 2e-11 * square;
     double* words = out + job->seen_global_at + 15 * c;
     words[0] = __builtin_log1p(n);
     words[1] = or_nan(n > 0, mean);
