@@ -33,6 +33,7 @@ _BLEND_PENALTY = 2.0
 _CONSTANT = 100.0  # the feature that stands for the intercept
 _DUAL = 9000  # series up to which ridge works on their inner products
 _MANY = {"n_functionals": 1536, "n_features": 5000}  # for more series than that
+_TREES = 600  # of boosting, over all classes
 _FEW_PER_CLASS = 20  # series of a class that boosting needs
 
 
@@ -288,10 +289,13 @@ def _grow(name: str, x: Any, y: Any, w: Floats, classes: bool, seed: int, few: b
     from sklearn import ensemble
 
     if name == "boosting":
+        # A round grows a tree for each of several classes: the more of them, the fewer rounds.
+        count = len(np.unique(y)) if classes else 1
+        rounds = min(max(_TREES // max(count, 2), 60), 300)
         options = {
-            "max_iter": 60, "learning_rate": 0.12, "max_leaf_nodes": 15, "early_stopping": False,
-            "l2_regularization": 1.0, "min_samples_leaf": 10, "max_features": 0.3,
-            "random_state": seed,
+            "max_iter": rounds, "learning_rate": min(9 / rounds, 0.12), "max_leaf_nodes": 10,
+            "early_stopping": False, "l2_regularization": 3.0, "min_samples_leaf": 20,
+            "max_features": 0.2, "random_state": seed,
         }  # fmt: skip
         if classes:
             return ensemble.HistGradientBoostingClassifier(**options).fit(x, y, w)

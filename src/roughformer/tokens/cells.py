@@ -38,8 +38,8 @@ class CellEncoder(BaseModel):
     them: shape is what the first view sees, tempo what the second does.
 
     A summary has the words of ``tokens.summary`` for each channel, the duration, the number of
-    samples, the static covariates, and the words of ``tokens.rhythm``; what is not known is the
-    training part's median.
+    samples, the static covariates, and the words of ``tokens.rhythm`` for the channels that are
+    usually observed often enough; what is not known is the training part's median.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -47,6 +47,7 @@ class CellEncoder(BaseModel):
     channels: tuple[str, ...]
     n_cells: int
     duration: float | None
+    rhythmic: tuple[int, ...]
     time_unit: float
     value_range: ValueRange
     static_encoder: StaticEncoder
@@ -62,11 +63,15 @@ class CellEncoder(BaseModel):
         room = _NUMBERS // max(2 * len(batch) * batch.n_channels, 1)
         start, end = batch.span
         spans = (end - start)[end > start]
+        seen = (~np.isnan(batch.values)).cumsum(axis=0)
+        seen = np.concatenate([np.zeros((1, batch.n_channels), np.int64), seen])[batch.offsets]
+        often = np.median(np.diff(seen, axis=0), axis=0) if len(batch) else np.zeros(0)
         short, long = np.quantile(spans, (0.1, 0.95)) if len(spans) else (0.0, 0.0)
         encoder = cls(
             channels=batch.channels,
             n_cells=int(np.clip(min(usual, room), _FEWEST, _MOST)),
             duration=float(long) if short < 0.9 * long else None,
+            rhythmic=tuple(np.flatnonzero(often >= _FEWEST).tolist()),
             time_unit=float(np.median(spans)) if len(spans) else 1.0,
             value_range=ValueRange.fit(batch),
             static_encoder=StaticEncoder.fit(batch, static),
@@ -101,7 +106,7 @@ class CellEncoder(BaseModel):
         if self.duration is not None:
             rhythms += [f"{RHYTHM[i]} by duration" for i in FREQUENCIES]
         words += ["duration", "log samples", *self.static_encoder.names]
-        return words + [f"{word} of {channel}" for channel in self.channels for word in rhythms]
+        return words + [f"{word} of {self.channels[c]}" for c in self.rhythmic for word in rhythms]
 
     def n_positions(self, batch: SeriesBatch) -> int:
         """Outputs of a series."""
@@ -131,7 +136,7 @@ class CellEncoder(BaseModel):
             for span in self.spans
         ]
         cells = _by_kind(views)
-        rhythms = [self._rhythm(part) for part in cells.split(_RHYTHMS)]
+        rhythms = [self._rhythm(part) for part in torch.split(cells, _RHYTHMS)]
         return self._inputs(cells, self._summary(batch), torch.cat(rhythms))
 
     def padded(self, data: Observed, static: Tensor | None = None) -> PaddedInputs:
@@ -181,9 +186,9 @@ class CellEncoder(BaseModel):
         return {"cells": cells, "summary": summary, "times": duration}
 
     def _rhythm(self, cells: Tensor) -> Tensor:
-        """``(B, C, words)`` of the first view."""
-        count, half = len(self.channels), cells.shape[1] // 2
-        return rhythm(cells[:, :count], cells[:, half : half + count])
+        """``(B, R, words)`` of those channels, in the first view."""
+        rows = torch.tensor(self.rhythmic, dtype=torch.int64, device=cells.device)
+        return rhythm(cells[:, rows], cells[:, cells.shape[1] // 2 + rows])
 
 
 def _by_kind(views: list[Tensor]) -> Tensor:
