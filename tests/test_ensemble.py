@@ -422,3 +422,26 @@ def test_a_second_view_has_one_duration_for_all_series():
     assert not torch.allclose(shape[0, together], shape[5, together])
     assert len(encoder.summary_names) == encoder.encode(batch)["summary"].shape[1]
     assert CellEncoder.fit(batch[4:]).duration is None
+
+
+def test_a_series_has_one_vector_that_tells_classes_apart(fitted, tmp_path):
+    x, y = waves(80, seed=3)
+    vectors = fitted.embed(x)
+    assert vectors.shape[0] == 80
+    assert vectors.shape[1] <= 64
+    np.testing.assert_allclose(vectors[5:6], fitted.embed(x[5:6]), atol=1e-5)
+    near = np.linalg.norm(vectors[:, None] - vectors, axis=2) + 1e9 * np.eye(80)
+    assert (y[near.argmin(axis=1)] == y).mean() > 0.9
+    fitted.save(tmp_path / "model")
+    again = rf.RFormerClassifier.load(tmp_path / "model")
+    np.testing.assert_allclose(again.embed(x), vectors, atol=1e-6)
+
+
+@pytest.mark.parametrize("options", [{}, {"causal": True, "windows": 5}, {"members": 2}])
+def test_networks_have_vectors_of_series_too(options):
+    x, y = waves(20)
+    model = rf.RFormerClassifier(recipe="attention", epochs=1, **options).fit(x, y)
+    vectors = model.embed(x)
+    width = model.predictor_.outputs.d_model * options.get("members", 1)
+    assert vectors.shape == (20, width)
+    np.testing.assert_allclose(vectors[:1], model.embed(x[:1]), atol=1e-5)

@@ -91,6 +91,38 @@ class Predictor:
         mask : Tensor (B, L)
             True where a window is real.
         """
+        return self._through(self.model, batch, drop, seed, threads)
+
+    def embed(self, batch: SeriesBatch, *, threads: int | None = None) -> Tensor:
+        """Represent each series by one vector.
+
+        Parameters
+        ----------
+        batch : SeriesBatch
+            Series with the channels that the model was fitted to.
+        threads : int, optional
+            Threads for the tokens.
+
+        Returns
+        -------
+        Tensor (B, E)
+            What the head sees at the last window, side by side for members of a committee;
+            principal components of the functionals for an ensemble.
+        """
+        if not all(hasattr(member, "represent") for member in self._members):
+            raise InputError(f"a {type(self.model).__name__} has no vectors of series")
+        output, mask = self._through(_Represent(self._members), batch, threads=threads)
+        return self.at_last_window(output, mask)
+
+    def _through(
+        self,
+        model: nn.Module,
+        batch: SeriesBatch,
+        drop: float = 0.0,
+        seed: int = 0,
+        threads: int | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Outputs of a module that takes what the model takes, and which windows are real."""
         outputs, masks = [], []
         for i in range(0, max(len(batch), 1), _SERIES_AT_ONCE):
             part = batch[i : i + _SERIES_AT_ONCE]
@@ -99,7 +131,7 @@ class Predictor:
             inputs = self.encoder.encode(
                 part, drop=drop, seed=seed, series=numbers, threads=threads
             )
-            outputs.append(run_model(self.model, inputs, self.device))
+            outputs.append(run_model(model, inputs, self.device))
             shape = inputs["times"].shape
             masks.append(inputs.get("mask", torch.ones(shape, dtype=torch.bool)))
         most = max(m.shape[1] for m in masks)
@@ -328,6 +360,19 @@ class Predictor:
                 f"roughformer can read: {first}"
             ) from error
         return predictor
+
+
+class _Represent(nn.Module):
+    """Representations of several models, side by side."""
+
+    def __init__(self, members: list[nn.Module]) -> None:
+        super().__init__()
+        self.members = nn.ModuleList(members)
+        self.train(members[0].training)
+
+    def forward(self, **inputs: Tensor) -> Tensor:
+        vectors = [member.represent(**inputs) for member in self.members]  # type: ignore[operator]
+        return torch.cat(vectors, dim=-1)
 
 
 def _check_device(device: str) -> None:

@@ -33,6 +33,7 @@ _BLEND_PENALTY = 2.0
 _CONSTANT = 100.0  # the feature that stands for the intercept
 _DUAL = 9000  # series up to which ridge works on their inner products
 _MANY = {"n_functionals": 1536, "n_features": 5000}  # for more series than that
+_EMBEDDING = 64  # principal components
 _TREES = 600  # of boosting, over all classes
 _FEW_PER_CLASS = 20  # series of a class that boosting needs
 
@@ -77,6 +78,7 @@ def fit_ensemble(
     seen = _in_blocks(path.draw(cells[some], seed), cells, names)
     parts: dict[str, Floats] = {}
     linear, forests, baseline = {}, {}, np.zeros(n_outputs)
+    directions = torch.zeros(0, path.size("ppv"))
     for name in names:
         if name in LINEAR_PARTS:
             fit = _ridge if n <= _DUAL else _ridge_of_many
@@ -86,6 +88,8 @@ def fit_ensemble(
                 factor = _temperature(decision, y, w)
                 slope, level, decision = factor * slope, factor * level, factor * decision
             linear[name] = slope, level, x.mean(dim=0).numpy()
+            if name == "ppv":
+                directions = _principal(x[some], torch.from_numpy(w)[some])
             parts[name] = _softmax(decision) if classes else decision
             continue
         table = seen.pop(name, summary).numpy()
@@ -102,10 +106,12 @@ def fit_ensemble(
             forests[name] = Forest.of_extra_trees(grown, n_outputs)
     config = EnsembleConfig(
         n_channels=len(encoder.channels), n_cells=encoder.n_cells, n_outputs=n_outputs, task=task,
-        parts=names, forests={name: forest.shape for name, forest in forests.items()}, **sizes,
+        n_embedding=len(directions), parts=names,
+        forests={name: forest.shape for name, forest in forests.items()}, **sizes,
     )  # fmt: skip
     model = SignatureEnsemble(config, path)
     model.baseline.copy_(torch.from_numpy(baseline))
+    model.directions.copy_(directions)
     for name, state in linear.items():
         named = zip(("weight", "bias", "usual"), state, strict=True)
         model.linear[name].load_state_dict({key: torch.from_numpy(x) for key, x in named})
@@ -225,6 +231,17 @@ def _ridge(
     intercept = level - slope @ mean + _CONSTANT**2 * (root @ coefficients)
     decision = predicted / root[:, None] + level
     return (slope.numpy(), intercept.numpy()), decision.numpy()
+
+
+def _principal(features: Tensor, w: Tensor) -> Tensor:
+    """``(E, F)``: the directions in which standardised features vary most, at most 64."""
+    x, _, scale = _standardised(features, w)
+    values, vectors = torch.linalg.eigh((x @ x.T).double())
+    count = min(_EMBEDDING, len(x))
+    top, axes = values[-count:].flip(0), vectors[:, -count:].flip(1)
+    real = top > 1e-9 * top[:1].clamp(min=1e-30)
+    directions: Tensor = (x.T.double() @ axes) / torch.where(real, top, torch.inf).sqrt()
+    return directions.T.div(scale).float()
 
 
 def _penalty(gram: Tensor, y: Tensor) -> float:

@@ -171,6 +171,39 @@ class FittedEstimator(GroupedParameters):
         ends = [edges[1:] for edges in self.predictor_.window_edges(batch)]
         return [(end, readable[b, : len(end)]) for b, end in enumerate(ends)]
 
+    def embed(
+        self,
+        X: Any,
+        times: Any = None,
+        lengths: Any = None,
+        *,
+        layout: str | None = None,
+        columns: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Represent each series by one vector, for search, clustering or another model.
+
+        Parameters
+        ----------
+        X : SeriesBatch, array or list of arrays
+            Series: anything ``SeriesBatch.of`` takes.
+        times : array-like, optional
+            Times of the samples; one unit apart if not given.
+        lengths : array-like of int, optional
+            Lengths of padded series.
+        layout : {"time_first", "channels_first"}, optional
+            Whether arrays are ``(B, L, C)`` or ``(B, C, L)``; if not given, as in ``fit``, or time
+            first where that is no guess.
+        columns : mapping, optional
+            What the columns of a table mean, as in ``fit``; not given: what they meant there.
+
+        Returns
+        -------
+        ndarray (B, E)
+            Principal components of the functionals (at most 64) for an ensemble; what the head
+            sees, at the last window, for a network.
+        """
+        return self._run("embed", X, times, lengths, layout, columns).numpy()
+
     def explain(
         self,
         X: Any,

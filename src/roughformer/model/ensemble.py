@@ -26,6 +26,7 @@ class EnsembleConfig(OutputConfig):
     n_views: int = Field(1, ge=1, description="Spans that the cells divide.")
     n_functionals: int = Field(3072, ge=8, description="About how many functionals.")
     n_features: int = Field(10_000, ge=8, description="About how many of their thresholds.")
+    n_embedding: int = Field(64, ge=0, description="Length of the vectors of ``represent``.")
     parts: tuple[str, ...] = Field(description="Names of the parts that are blended.")
     forests: dict[str, ForestShape] = Field({}, description="Sizes of those that are trees.")
 
@@ -117,6 +118,7 @@ class SignatureEnsemble(nn.Module):
 
     config: EnsembleConfig
     weights: Tensor  # (parts,)
+    directions: Tensor  # (E, F) principal directions of PPV features
     baseline: Tensor  # (n_outputs,) of boosting
 
     def __init__(self, config: EnsembleConfig, features: PathFeatures | None = None) -> None:
@@ -140,6 +142,14 @@ class SignatureEnsemble(nn.Module):
         count = len(config.parts)
         self.register_buffer("weights", torch.full((count,), 1 / max(count, 1)))
         self.register_buffer("baseline", torch.zeros(config.n_outputs))
+        size = self.path.size("ppv")
+        self.register_buffer("directions", torch.zeros(config.n_embedding, size))
+
+    def represent(self, cells: Tensor, **others: Tensor) -> Tensor:
+        """``(B, E)``: principal components of the PPV features."""
+        usual: Tensor = self.linear["ppv"].usual  # type: ignore[assignment]
+        seen: Tensor = self.path(cells, ("ppv",))["ppv"]
+        return (seen - usual) @ self.directions.T
 
     def answers(self, seen: dict[str, Tensor], summary: Tensor) -> dict[str, Tensor]:
         """Log-probabilities, or predictions, ``(B, n_outputs)`` of each part, from what ``path``

@@ -113,6 +113,22 @@ class TokenTransformer(nn.Module):
         Tensor (B, n_outputs[, k])
             Or ``(B, L, n_outputs[, k])`` if causal; see ``Head``.
         """
+        x, known = self._read(tokens, times, mask, static, spectrum)
+        return self.answer(x, self._last(tokens, mask), known, separate)
+
+    def represent(self, **inputs: Any) -> Tensor:
+        """What the head sees, ``(B, d_model)``, or ``(B, L, d_model)`` if causal."""
+        return self._read(**inputs)[0]
+
+    def _read(
+        self,
+        tokens: Tensor,
+        times: Tensor,
+        mask: Tensor | None = None,
+        static: Tensor | None = None,
+        spectrum: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor | None]:
+        """What the head sees, and the standardised covariates."""
         x, known = self.embedded(tokens, times, static)
         config = self.config
         allowed = attention_mask(mask, x.shape[1], config.causal, x.device, config.context)
@@ -125,7 +141,7 @@ class TokenTransformer(nn.Module):
                 raise ValueError("this model takes the spectrum of the paths")
             powers = self.input_drop(self.standardize_spectrum(spectrum.flatten(-2)))
             x = x + self.embed_spectrum(powers)
-        return self.answer(x, self._last(tokens, mask), known, separate)
+        return x, known
 
     def forward(self, **inputs: Any) -> Tensor:
         """``from_tokens``."""
