@@ -111,6 +111,11 @@ def summary_of(predictor: Predictor) -> str:
             f"  paths: {functionals.n_cells} even cells of each series' own span; "
             f"{functionals.n_functionals} functionals over windows of {widths} of it"
         )
+        if encoder.duration is not None:
+            lines.append(
+                "  time: series last differently long, so half of the functionals see shares of the "
+                f"span, the other half cells of the same duration (of {encoder.duration:.4g} in all)"
+            )
         weights = zip(model.config.parts, model.weights.tolist(), strict=True)
         lines.append("  weights: " + ", ".join(f"{NAMES[k]} {w:.2f}" for k, w in weights))
     scores: Scores = facts.get("out_of_fold", {})
