@@ -113,8 +113,8 @@ def summary_of(predictor: Predictor) -> str:
         )
         if encoder.duration is not None:
             lines.append(
-                "  time: series last differently long, so half of the functionals see shares of the "
-                f"span, the other half cells of the same duration (of {encoder.duration:.4g} in all)"
+                "  time: series last differently long, so half of the functionals see shares of "
+                f"the span, the other half cells of one duration (of {encoder.duration:.4g} in all)"
             )
         weights = zip(model.config.parts, model.weights.tolist(), strict=True)
         lines.append("  weights: " + ", ".join(f"{NAMES[k]} {w:.2f}" for k, w in weights))
