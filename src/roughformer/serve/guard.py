@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from roughformer.serve.refusal import Refusal, error_body
 from roughformer.serve.service import Service
+from roughformer.serve.worker import client_of_task
 
 __all__ = ["PROTOCOL", "Guard", "unexpected"]
 
@@ -45,6 +46,7 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request, or one WebSocket from its beginning to its end."""
+        client_of_task.set(tuple(scope.get("client") or ("", 0)))
         if scope["type"] == "http":
             await self._http(scope, receive, send)
         elif scope["type"] == "websocket":
