@@ -14,6 +14,7 @@ from roughformer.series._validate import check_mask
 from roughformer.signatures.engine import (
     Engine,
     check_dropping,
+    check_finite,
     compute_tokens,
     pad,
     pick_engine,
@@ -252,7 +253,9 @@ def _tensor_tokens(
         values.double() if wide else values,
         times.to(x.device), lengths.to(x.device), here, layout, native=native,
     )  # fmt: skip
-    return found.to(torch.float64 if dtype is np.float64 else torch.float32)
+    found = found.to(torch.float64 if dtype is np.float64 else torch.float32)
+    check_finite(found, batch, layout, np.float64 if wide else np.float32)
+    return found
 
 
 def signature(x: Any, depth: int, **options: Any) -> Any:

@@ -116,7 +116,9 @@ def layout_of(
     """Check the options and return the layout of a token."""
     if isinstance(channels, int):
         channels = tuple(f"x{i}" for i in range(channels))
-    chosen = (views,) if isinstance(views, str) else tuple(views)
+    chosen = (
+        tuple(views) if isinstance(views, Sequence) and not isinstance(views, str) else (views,)
+    )
     if not chosen or len(set(chosen)) != len(chosen) or any(v not in _VIEWS for v in chosen):
         raise InputError(f"views must be one or both of {_VIEWS}, each once, got {views!r}")
     depth = whole_number(depth, "depth", 1, MAX_DEPTH)
