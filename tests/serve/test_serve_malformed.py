@@ -303,3 +303,20 @@ def test_pages_are_counted_as_pyarrow_counts_them(version, codec):
     size = sum(group.total_byte_size for group in groups)
     found = unpacked_size(sink.getvalue(), 10_000)
     assert 0.7 * size < found <= size  # what headers take is not counted
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "status"),
+    [
+        ("/v1/model", {"Origin": "http://["}, 403),
+        ("/v1/model", {"Origin": "http://[::1"}, 403),
+        ("/v1/model", {"Host": "["}, 403),
+        ("/v1/model", {"Host": "[::1"}, 403),
+        ("/page/" + "a" * 5000 + ".js", {}, 404),
+        ("/page/%00.js", {}, 404),
+        ("/page/..%5Capp.py", {}, 404),
+        ("/page/.js", {}, 404),
+    ],
+)
+def test_odd_headers_and_names_are_refused(server, path, headers, status):
+    assert server.http.get(path, headers=headers).status_code == status

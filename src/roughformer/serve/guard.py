@@ -7,7 +7,7 @@ import logging
 import secrets
 import time
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import orjson
 from starlette.datastructures import Headers
@@ -141,7 +141,7 @@ class Guard:
         if self.service.stopping and path not in _ALWAYS:
             return Refusal(503, "the service is stopping", retry_after=5)
         origin = headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc != headers.get("host"):
+        if origin is not None and _parts(origin).netloc != headers.get("host"):
             # Browsers tell where a script comes from; those of other sites are not wanted.
             return Refusal(403, f"requests of pages of {origin[:100]!r} are not taken")
         token = self.service.options.token
@@ -163,8 +163,16 @@ def _meant_for_us(headers: Headers, scope: Scope) -> bool:
     """Whether what came over the loopback interface was sent to a name of this machine."""
     if not _is_loopback((scope.get("server") or ("",))[0]):
         return True
-    name = urlsplit(f"//{headers.get('host', '')}").hostname or ""
+    name = _parts(f"//{headers.get('host', '')}").hostname or ""
     return name == "localhost" or name.endswith(".localhost") or _is_loopback(name)
+
+
+def _parts(address: str) -> SplitResult:
+    """Of an address; all are empty if it is none."""
+    try:
+        return urlsplit(address)
+    except ValueError:
+        return SplitResult("", "", "", "", "")
 
 
 def _is_loopback(address: str) -> bool:
