@@ -20,7 +20,14 @@ from roughformer.signatures.engine import (
     pick_engine,
     placed_of,
 )
-from roughformer.signatures.features import Basis, Layout, Transform, check_capacity, layout_of
+from roughformer.signatures.features import (
+    Basis,
+    Layout,
+    Transform,
+    check_capacity,
+    in_double,
+    layout_of,
+)
 from roughformer.signatures.thinning import Dropping, check_series
 from roughformer.windows import Windows
 
@@ -180,7 +187,7 @@ def _tokens(
         mask = check_mask(keep, batch.offsets, batch.ids)
     kind = batch.values.dtype
     result = _dtype(dtype, kind)
-    wide = precise or kind == np.float64 or result is np.float64
+    wide = precise or kind == np.float64 or result is np.float64 or in_double(layout)
     dropping = Dropping(mask, drop, seed, check_series(series, len(batch)))
     in_torch = not isinstance(x, SeriesBatch | np.ndarray | list) and hasattr(x, "requires_grad")
     if in_torch and (x.requires_grad or x.device.type != "cpu"):

@@ -15,7 +15,7 @@ from roughformer.series._convert import is_tensor
 from roughformer.signatures import library, native_call
 from roughformer.signatures.buffers import check_out, new_result
 from roughformer.signatures.clock import clock_words
-from roughformer.signatures.features import Layout, check_capacity
+from roughformer.signatures.features import Layout, check_capacity, in_double
 from roughformer.signatures.log_table import log_table
 from roughformer.signatures.thinning import Dropping
 from roughformer.windows import Cuts, Windows
@@ -129,6 +129,7 @@ def compute_tokens(
     """Tokens ``(B, windows, features)`` of a batch; ``hold`` and ``context`` as in
     ``definition.signature_tokens``.
     """
+    compute = np.float64 if in_double(layout) else compute
     workers = threads or library.default_threads()
     size = np.dtype(dtype).itemsize
     if isinstance(windows, Windows):

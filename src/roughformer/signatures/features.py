@@ -105,6 +105,13 @@ class Layout:
         return found
 
 
+def in_double(layout: Layout) -> bool:
+    """Whether words are to be computed in float64, whatever the result: the terms of logarithms of
+    depth 4 and more cancel, which would cost float32 up to three of its seven digits.
+    """
+    return layout.transform == "logsignature" and layout.depth > 3
+
+
 def layout_of(
     channels: int | Sequence[str],
     depth: int,
