@@ -140,6 +140,14 @@ class Guard:
         headers, path = Headers(scope=scope), scope["path"]
         if self.service.stopping and path not in _ALWAYS:
             return Refusal(503, "the service is stopping", retry_after=5)
+        if scope.get("state", {}).get("crowded") and path not in _HEALTH:
+            limits = self.service.limits
+            return Refusal(
+                503,
+                f"there are too many connections: max_connections = {limits.max_connections} in "
+                f"all, max_per_client = {limits.max_per_client} of one address",
+                retry_after=5,
+            )
         origin = headers.get("origin")
         if origin is not None and _parts(origin).netloc != headers.get("host"):
             # Browsers tell where a script comes from; those of other sites are not wanted.

@@ -23,7 +23,8 @@ class Limits:
     max_streams: int = 10_000  # open streams: 429
     max_rows: int = 100_000  # observations of one push: 400
     max_message: int = 4 * 2**20  # bytes of a WebSocket message: closed with 1009
-    max_connections: int = 4096  # open connections: 503
+    max_connections: int = 4096  # open connections: 503, but for health
+    max_per_client: int = 1024  # open connections of one address: likewise
     queue: int = 256  # requests that were accepted and are not answered: 503 at once
     max_batch: int = 64  # requests that are predicted together
     batch_seconds: float = 0.002  # how long a request waits for company
