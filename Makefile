@@ -53,8 +53,7 @@ $(VENV)/.slow: $(VENV)/.native
 # An environment of its own, with the lowest versions that users may have.
 $(VENV)-lowest/.installed: pyproject.toml constraints.txt lowest.txt
 	$(PYTHON) -m venv $(VENV)-lowest
-	$(VENV)-lowest/bin/python -m pip install --quiet -c constraints.txt -r lowest.txt \
-		torch pytest httpx hypothesis
+	$(subst $(VENV)/,$(VENV)-lowest/,$(INSTALL)) -r lowest.txt torch pytest httpx hypothesis
 	@touch $@
 
 slow: $(VENV)/.slow lowest  ## also a Ray cluster on this machine, whose nodes are killed; lowest versions
