@@ -53,14 +53,14 @@ $(VENV)/.slow: $(VENV)/.native
 # An environment of its own, with the lowest versions that users may have.
 $(VENV)-lowest/.installed: pyproject.toml constraints.txt lowest.txt
 	$(PYTHON) -m venv $(VENV)-lowest
-	$(subst $(VENV)/,$(VENV)-lowest/,$(INSTALL)) -r lowest.txt torch pytest httpx hypothesis
+	$(subst $(VENV)/,$(VENV)-lowest/,$(INSTALL)) -r lowest.txt -e . torch pytest httpx hypothesis
 	@touch $@
 
 slow: $(VENV)/.slow lowest  ## also a Ray cluster on this machine, whose nodes are killed; lowest versions
 	$(BIN)/pytest -m slow
 
 lowest: $(VENV)/.native $(VENV)-lowest/.installed  ## tests with the lowest versions that are declared
-	PYTHONPATH=src OMP_NUM_THREADS=1 $(VENV)-lowest/bin/python -m pytest tests/serve tests/test_hard_inputs.py \
+	OMP_NUM_THREADS=1 $(VENV)-lowest/bin/python -m pytest tests/serve tests/test_hard_inputs.py \
 		tests/test_io_tables.py tests/test_series_tables.py tests/store/test_stored.py \
 		tests/store/test_store_again.py tests/test_checkpoint.py tests/test_ensemble.py
 
