@@ -8,7 +8,7 @@ NATIVE := $(wildcard src/roughformer/signatures/native/*.cpp src/roughformer/sig
 	src/roughformer/words.py
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types contract unit slow bench docs clean
+.PHONY: help run test lint types contract unit slow lowest bench docs clean
 
 help:  ## what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 20
@@ -50,8 +50,19 @@ $(VENV)/.slow: $(VENV)/.native
 	$(INSTALL) -e '.[slow]'
 	@touch $@
 
-slow: $(VENV)/.slow  ## also the tests of a Ray cluster on this machine, whose nodes are killed
+# An environment of its own, with the lowest versions that users may have.
+$(VENV)-lowest/.installed: pyproject.toml constraints.txt lowest.txt
+	$(PYTHON) -m venv $(VENV)-lowest
+	$(subst $(VENV)/,$(VENV)-lowest/,$(INSTALL)) -r lowest.txt -e . torch pytest httpx hypothesis
+	@touch $@
+
+slow: $(VENV)/.slow lowest  ## also a Ray cluster on this machine, whose nodes are killed; lowest versions
 	$(BIN)/pytest -m slow
+
+lowest: $(VENV)/.native $(VENV)-lowest/.installed  ## tests with the lowest versions that are declared
+	OMP_NUM_THREADS=1 $(VENV)-lowest/bin/python -m pytest tests/serve tests/test_hard_inputs.py \
+		tests/test_io_tables.py tests/test_series_tables.py tests/store/test_stored.py \
+		tests/store/test_store_again.py tests/test_checkpoint.py tests/test_ensemble.py
 
 $(VENV)/.bench: $(VENV)/.native
 	$(INSTALL) -e '.[bench]' setuptools
@@ -71,6 +82,6 @@ docs: $(VENV)/.docs  ## HTML documentation in docs/_build/html
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
 
 clean:  ## remove what was made
-	rm -rf $(VENV) build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache runs
+	rm -rf $(VENV) $(VENV)-lowest build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache runs
 	rm -f src/roughformer/signatures/native/libroughformer.*
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

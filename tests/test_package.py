@@ -101,3 +101,18 @@ def test_the_contract_has_no_exceptions_and_names_every_module():
         p.parent.name for p in package.glob("*/__init__.py")
     }
     assert {f"roughformer.{m}" for m in modules - {"__init__"}} == named
+
+
+def test_the_lowest_versions_that_are_tested_are_those_that_are_declared():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    declared = {}
+    for line in [*project["dependencies"], *extras["serve"], *extras["tables"]]:
+        wanted = Requirement(line)
+        (bound,) = wanted.specifier
+        assert bound.operator == ">="
+        declared[wanted.name] = bound.version
+    declared.pop("torch")  # of which one version is at hand
+    lines = (ROOT / "lowest.txt").read_text().splitlines()
+    tested = dict(line.split("==") for line in lines if not line.startswith("#"))
+    assert tested == declared

@@ -17,7 +17,8 @@ from reference import (
     variations,
     window_paths,
 )
-from roughformer.words import lyndon_count, word_count
+from roughformer import algebra
+from roughformer.words import lyndon_count, lyndon_words, word_count
 
 seeds = st.integers(0, 2**32)
 dtypes = st.sampled_from([np.float32, np.float64])
@@ -93,6 +94,24 @@ def test_log_signatures_agree_with_pysiglib_in_both_bases(engine, d, n, basis, d
         for b, row in enumerate(window_paths(batch, cuts, view)):
             want = [pysiglib.log_sig(path, n, method=METHOD[basis]) for path in row]
             assert_within(part[b, : len(row)], np.stack(want), bounds[b, : len(row)], dtype)
+
+
+@pytest.mark.parametrize("basis", ["words", "brackets"])
+@pytest.mark.parametrize(("d", "n"), [(2, 3), (3, 3), (2, 4), (4, 4), (2, 5), (3, 5), (2, 6)])
+def test_log_signatures_of_float32_have_its_precision_at_any_depth(engine, d, n, basis):
+    x = np.random.default_rng(d).normal(size=(1, 500, d)).cumsum(axis=1).astype(np.float32)
+    log = algebra.logarithm(algebra.path_signature(x[0].astype(np.float64), n), d, n)
+    project = algebra.lyndon_brackets if basis == "brackets" else algebra.lyndon_projection
+    want = project(log, d, n)
+    inputs = [x, torch.from_numpy(x).requires_grad_()]
+    for found in (rf.logsignature(part, n, basis=basis, engine=engine) for part in inputs):
+        got = found if isinstance(found, np.ndarray) else found.detach().numpy()
+        assert got.dtype == np.float32
+        lengths = np.array([len(word) for word in lyndon_words(d, n)])
+        for k in range(1, n + 1):
+            level = lengths == k
+            error = np.abs(got[0] - want)[level].max() / np.abs(want[level]).max()
+            assert error < 1e-5, (k, error)
 
 
 def test_a_whole_log_signature_agrees_with_pysiglib(engine):

@@ -9,6 +9,8 @@ import pytest
 
 import roughformer as rf
 from roughformer.stream.answers import Answers, answers_of
+from roughformer.stream.causal import CausalStreams
+from roughformer.stream.snapshot import read_snapshot, write_snapshot
 from roughformer.targets import ClassTargets
 from small import make
 from stream_cases import CASES, predictor, series
@@ -383,6 +385,47 @@ def test_models_that_cannot_be_run_window_by_window(options, words):
         model = predictor(series(), **options)
     with pytest.raises(rf.InputError, match=words):
         rf.Stream(model)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("window", 1e6), ("window", -1.0), ("window", 0.5), ("points", 0.0), ("points", -3.0),
+        ("count", 2**63 - 1), ("count", -1), ("last_time", np.inf), ("last_time", np.nan),
+        ("start", np.nan), ("start", 1e300), ("time", -1.0), ("opened", 1e9), ("local", np.inf),
+        ("answer", np.nan), ("member0_block0", np.nan), ("held", np.inf),
+    ],
+)  # fmt: skip
+def test_a_state_that_no_stream_can_be_in_is_refused(name, value):
+    batch = series(2)
+    streams = opened(predictor(batch), batch)
+    streams.push([0, 0, 1], [1.0, 1.3, 7.0], np.ones((3, 2)))
+    before = streams.snapshot([0, 1])
+    rows = read_snapshot(streams._model_key(), before)
+    rows[name][0] = value
+    with pytest.raises(rf.CheckpointError, match="no stream can be in this state"):
+        streams.restore([0, 1], write_snapshot(streams._model_key(), rows))
+    assert streams.snapshot([0, 1]) == before
+
+
+def test_a_push_that_fails_half_way_changes_nothing(monkeypatch):
+    batch = series(3)
+    streams = opened(predictor(batch), batch)
+    streams.push([0, 1, 2], [0.0, 0.0, 0.0], np.ones((3, 2)))
+    before = streams.snapshot([0, 1, 2])
+    said = CausalStreams._said
+
+    def fail(self, slots, *rest):
+        said(self, slots, *rest)
+        raise RuntimeError("out of memory")
+
+    rows = [0, 1, 1, 2], [20.0, 30.0, 40.0, 0.01], np.zeros((4, 2))
+    monkeypatch.setattr(CausalStreams, "_said", fail)
+    with pytest.raises(RuntimeError, match="out of memory"):
+        streams.push(*rows)
+    monkeypatch.undo()
+    assert streams.snapshot([0, 1, 2]) == before
+    assert len(streams.push(*rows)) > 0
 
 
 def test_what_is_said_as_json():

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import roughformer as rf
+from roughformer.stream.snapshot import read_snapshot, write_snapshot
 from roughformer.targets import ClassTargets
 
 
@@ -89,3 +90,23 @@ def test_options_and_limits():
     stream.push(0.0, [1.0, 2.0])
     with pytest.raises(rf.CheckpointError, match="other options"):
         rf.Stream.restore(model, stream.snapshot(), span=2.0, every=0.5)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("now", np.nan), ("now", 1e9), ("start", -1e300), ("due", 2**63 - 1), ("due", -5),
+        ("begun", False), ("count", -1), ("kept_times", [2.0, 1.0]), ("kept_times", [1.0, 1e9]),
+        ("kept_values", [[np.inf, 0.0], [0.0, 0.0]]), ("kept_offsets", [0, 5]),
+        ("kept_offsets", [-1, 2]),
+    ],
+)  # fmt: skip
+def test_a_state_that_no_stream_can_be_in_is_refused(name, value):
+    stream = rf.StreamBatch(whole_model(), 1, span=4.0, every=1.0)
+    stream.push([0, 0], [1.0, 2.0], np.ones((2, 2)))
+    before = stream.snapshot(0)
+    rows = read_snapshot(stream._model_key(), before)
+    rows[name][:] = value
+    with pytest.raises(rf.CheckpointError, match="does not fit"):
+        stream.restore(0, write_snapshot(stream._model_key(), rows))
+    assert stream.snapshot(0) == before

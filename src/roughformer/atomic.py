@@ -19,7 +19,14 @@ from typing import TypeVar
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["make_directories", "read_directory", "replace_directory", "write_file", "writing"]
+__all__ = [
+    "holding",
+    "make_directories",
+    "read_directory",
+    "replace_directory",
+    "write_file",
+    "writing",
+]
 
 T = TypeVar("T")
 # A reader starts again when the directory was replaced under its hands. Opening the files takes
@@ -224,4 +231,34 @@ def _locked(directory: str) -> Iterator[None]:
         # A process forked meanwhile has the handle too, so closing ours would not release it.
         with contextlib.suppress(OSError):
             fcntl.flock(handle, fcntl.LOCK_UN)
+        os.close(handle)
+
+
+@contextlib.contextmanager
+def holding(path: str | os.PathLike[str]) -> Iterator[bool]:
+    """Whether the lock file ``path`` is this process's alone; it goes with the process, or at the
+    end.
+    """
+    if sys.platform == "win32":
+        yield True
+        return
+    while True:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(handle)
+            yield False
+            return
+        except OSError:  # a file system without locks
+            pass
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(handle), os.stat(path)):
+                break
+        os.close(handle)  # its holder has just removed it
+    try:
+        yield True
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(path)
         os.close(handle)

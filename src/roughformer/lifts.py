@@ -9,7 +9,7 @@
                ∫ cos ω(u-s) dx(u) and ∫ sin ω(u-s) dx(u) are taken, in closed form.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal, get_args
@@ -172,7 +172,7 @@ class ViewLifts:
 def _collect(lifts: Any, view: str) -> ViewLifts:
     if lifts is None:
         lifts = ()
-    items = (lifts,) if isinstance(lifts, str | Lift) else tuple(lifts)
+    items = tuple(lifts) if isinstance(lifts, Iterable) and not isinstance(lifts, str) else (lifts,)
     try:
         return _collected(items, view)
     except TypeError:  # without a hash: no lift, which is said

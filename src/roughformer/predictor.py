@@ -1,6 +1,7 @@
 """Predictor: everything from raw series to predictions, in one object and one directory."""
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -341,9 +342,11 @@ class Predictor:
             kind = kind_of(saved.config["kind"])
             encoder = kind.encoder.model_validate(saved.config["encoder"])
             config = kind.config.model_validate(saved.config["model"])
-            members = [kind.model(config) for _ in range(saved.config["members"])]
+            count, tensors = int(saved.config["members"]), saved.tensors["model"]
+            _check_weights(kind.model, config, count, tensors)
+            members = [kind.model(config) for _ in range(count)]
             model = members[0] if len(members) == 1 else Committee(members)
-            model.load_state_dict(saved.tensors["model"])
+            model.load_state_dict(tensors)
             raw = saved.config["targets"]
             how = ClassTargets if raw["kind"] == "classes" else NumberTargets
             predictor = cls(
@@ -373,6 +376,37 @@ class _Represent(nn.Module):
     def forward(self, **inputs: Tensor) -> Tensor:
         vectors = [member.represent(**inputs) for member in self.members]  # type: ignore[operator]
         return torch.cat(vectors, dim=-1)
+
+
+def _check_weights(
+    build: Callable[[Any], nn.Module], config: Any, members: int, tensors: dict[str, Tensor]
+) -> None:
+    """``ValueError`` unless ``tensors`` are finite and those that the configuration asks for;
+    before any memory is taken for it.
+    """
+    if not 1 <= members * max(getattr(config, "n_layers", 1), 1) <= max(len(tensors), 1):
+        raise ValueError("the configuration has more layers or members than there are weights")
+    with torch.device("meta"):
+        shapes = {name: tensor.shape for name, tensor in build(config).state_dict().items()}
+    prefixes = [""] if members == 1 else [f"members.{k}." for k in range(members)]
+    expected = {prefix + name: shape for prefix in prefixes for name, shape in shapes.items()}
+    for name in sorted(expected.keys() | tensors.keys()):
+        if name.endswith("_extra_state"):  # of any length; its module looks at it
+            continue
+        found = tensors[name].shape if name in tensors else None
+        if expected.get(name) != found:
+            raise ValueError(
+                f"{name} has {_size(found)}, the configuration asks for {_size(expected.get(name))}"
+            )
+        if tensors[name].is_floating_point():
+            leaves = name.endswith(".threshold")  # in trees those have infinite ones
+            wrong = tensors[name].isnan() if leaves else ~tensors[name].isfinite()
+            if bool(wrong.any()):
+                raise ValueError(f"{name} is not finite")
+
+
+def _size(shape: torch.Size | None) -> str:
+    return "no weights" if shape is None else f"weights of shape {tuple(shape)}"
 
 
 def _check_device(device: str) -> None:

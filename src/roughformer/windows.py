@@ -315,7 +315,9 @@ class Windows:
             n = int(self.amount)
             _check_number(len(span) * (n + 1.0), f"{n} windows for each of {len(batch)} series")
             counts = np.full(len(span), n, dtype=np.int64)
-            flat = (span[:, None] * (np.arange(n + 1) / n)[None, :]).ravel()
+            flat = np.zeros(0)
+            if len(span):  # else nothing is made, however many windows
+                flat = (span[:, None] * (np.arange(n + 1) / n)[None, :]).ravel()
             n_default = n
         else:
             number = self._how_many(span)

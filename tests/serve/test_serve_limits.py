@@ -5,9 +5,10 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
+import httpx
 import pytest
 from serving import read_all, running, wait_for
-from websockets.exceptions import ConnectionClosed
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from roughformer.serve.limits import Limits
 from roughformer.serve.streams import StreamOptions
@@ -243,3 +244,44 @@ def test_a_model_that_is_not_causal_has_streams_over_a_span_only(model):
         body = {"times": [0.0, 1.0, 4.5], "values": [[1, 2], [2, 3], [0, 1]]}
         events = server.http.post(f"/v1/streams/{name}/push", json=body).json()["events"]
         assert [event["time"] for event in events] == [2.0, 4.0] or len(events) >= 2
+
+
+def test_the_whole_head_of_a_request_has_one_deadline(model, monkeypatch):
+    monkeypatch.setattr("roughformer.serve.protocols._HEADERS", 0.4)
+    with running(model.predictor) as server:
+        for first in (b"", b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"):
+            with server.raw() as connection:
+                if first:  # the head of the second request on a connection
+                    connection.sendall(first)
+                    read_all(connection)
+                gone, sent = False, 0
+                with suppress(OSError):
+                    for byte in b"GET /healthz HTTP/1.1\r\nX: " + b"a" * 100:
+                        connection.sendall(bytes([byte]))
+                        sent += 1
+                        time.sleep(0.05)
+                gone = sent < 100
+                assert gone
+
+
+def test_slow_heads_of_one_client_starve_nobody(model, monkeypatch):
+    monkeypatch.setattr("roughformer.serve.protocols._LANE", 4)
+    limits = Limits(max_connections=40, max_per_client=20)
+    with running(model.predictor, limits=limits) as server:
+        slow = [server.raw() for _ in range(60)]
+        for connection in slow:
+            with suppress(OSError):  # some of them are closed already
+                connection.sendall(b"GET /healthz HTTP/1.1\r\nX: ")
+        wait_for(lambda: len(server.server.server_state.connections) <= 24)
+        for _ in range(3):
+            assert httpx.get(f"http://127.0.0.1:{server.port}/healthz").status_code == 200
+            assert httpx.get(f"http://127.0.0.1:{server.port}/readyz").status_code == 200
+            refused = httpx.get(f"http://127.0.0.1:{server.port}/v1/model")
+            assert refused.status_code == 503
+            assert "max_per_client = 20 of one address" in refused.json()["error"]["message"]
+        with pytest.raises(InvalidStatus), server.socket("/v1/streams"):
+            pass
+        for connection in slow:
+            connection.close()
+        wait_for(lambda: len(server.server.server_state.connections) == 0)
+        assert server.predict([GOOD]).status_code == 200

@@ -1,5 +1,6 @@
 """Whatever is sent, the answer is words and the server goes on."""
 
+import io
 import json
 
 import numpy as np
@@ -8,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from serving import arrow
 
+from roughformer.serve.parquet_pages import unpacked_size
 from roughformer.serve.table_bytes import ARROW, PARQUET
 
 GOOD = {"times": [0.0, 1.0, 2.5], "values": [[1, 2], [None, 3], [1.5, None]]}
@@ -227,3 +229,94 @@ def test_an_error_of_ours_has_a_number_and_no_trace(server, monkeypatch, caplog)
     assert "secret" not in answer.text
     assert "in the server's log as" in answer.json()["error"]["message"]
     assert server.predict([GOOD]).status_code == 200
+
+
+def bomb(size, codec="zstd", **options):
+    """A file of two rows one of whose ids is long, and whose footer claims that all is small."""
+    sink = io.BytesIO()
+    columns = WIDE | {"series": ["a" * size, "a" * size]}
+    pq.write_table(pa.table(columns), sink, compression=codec, **options)
+    return sink.getvalue()
+
+
+def lying(data):
+    """The same with a footer that says 1 wherever it says what a row group unpacks to."""
+    length = int.from_bytes(data[-8:-4], "little")
+    footer = data[-8 - length : -8]
+    claimed = pq.read_metadata(io.BytesIO(data)).row_group(0).total_byte_size
+    number, told = claimed << 1, b""
+    while number >= 128:
+        told, number = told + bytes([number & 127 | 128]), number >> 7
+    told += bytes([number])
+    small = b"\x82" + b"\x80" * (len(told) - 2) + b"\x00"
+    assert told in footer
+    return data[: -8 - length] + footer.replace(told, small) + data[-8:]
+
+
+@pytest.mark.parametrize("codec", ["zstd", "gzip", "brotli"])
+@pytest.mark.parametrize("dictionary", [True, False])
+def test_a_parquet_file_is_measured_by_its_pages_and_not_by_its_footer(server, codec, dictionary):
+    data = lying(bomb(20_000_000, codec, use_dictionary=dictionary))
+    assert len(data) < 100_000
+    assert pq.read_metadata(io.BytesIO(data)).row_group(0).total_byte_size < 10
+    before = pa.total_allocated_bytes()
+    answer = server.http.post("/v1/predict", content=data, headers={"Content-Type": PARQUET})
+    assert answer.status_code == 413
+    assert "too large when unpacked" in answer.json()["error"]["message"]
+    assert pa.total_allocated_bytes() - before < 1_000_000
+
+
+def test_ids_of_tables_are_as_long_as_those_of_json_at_most(server):
+    for size, status in ((256, 200), (257, 400)):
+        body = bomb(size)
+        answer = server.http.post("/v1/predict", content=body, headers={"Content-Type": PARQUET})
+        assert answer.status_code == status, answer.text
+    assert "at most 256 characters" in answer.json()["error"]["message"]
+
+
+def test_one_text_for_every_row_is_not_unpacked(server):
+    columns = WIDE | {"hr": ["x" * 100_000] * 2}
+    sink = io.BytesIO()
+    pq.write_table(pa.table(columns), sink)
+    head = {"Content-Type": PARQUET}
+    answer = server.http.post("/v1/predict", content=sink.getvalue(), headers=head)
+    assert answer.status_code == 400
+    assert "column 'hr' must hold numbers, got string" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+@pytest.mark.parametrize("codec", ["none", "snappy", "lz4", "zstd"])
+def test_pages_are_counted_as_pyarrow_counts_them(version, codec):
+    rng = np.random.default_rng(0)
+    columns = {
+        "series": ["ab", "c"] * 5000,
+        "time": np.arange(10_000),
+        "x": rng.normal(size=10_000),
+    }
+    sink = io.BytesIO()
+    pq.write_table(
+        pa.table(columns), sink, compression=codec, data_page_version=version, row_group_size=3000,
+        data_page_size=2000,
+    )  # fmt: skip
+    about = pq.read_metadata(io.BytesIO(sink.getvalue()))
+    groups = [about.row_group(g) for g in range(about.num_row_groups)]
+    size = sum(group.total_byte_size for group in groups)
+    found = unpacked_size(sink.getvalue(), 10_000)
+    assert 0.7 * size < found <= size  # what headers take is not counted
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "status"),
+    [
+        ("/v1/model", {"Origin": "http://["}, 403),
+        ("/v1/model", {"Origin": "http://[::1"}, 403),
+        ("/v1/model", {"Host": "["}, 403),
+        ("/v1/model", {"Host": "[::1"}, 403),
+        ("/page/" + "a" * 5000 + ".js", {}, 404),
+        ("/page/%00.js", {}, 404),
+        ("/page/..%5Capp.py", {}, 404),
+        ("/page/.js", {}, 404),
+    ],
+)
+def test_odd_headers_and_names_are_refused(server, path, headers, status):
+    assert server.http.get(path, headers=headers).status_code == status

@@ -1,11 +1,13 @@
 """Snapshots that were made to harm, streams that would grow without end, starts that fail."""
 
 import hashlib
+import time
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from serving import running
+from serving import arrow, running, wait_for
 from wards import WELL
 
 from roughformer.errors import InputError
@@ -15,6 +17,8 @@ from roughformer.serve.server import run
 from roughformer.serve.service import Options, Service
 from roughformer.serve.snapshots import unpack
 from roughformer.serve.streams import StreamOptions
+from roughformer.serve.worker import Job, in_turn
+from roughformer.stream.causal import CausalStreams
 
 
 @pytest.mark.parametrize(
@@ -67,3 +71,124 @@ def test_a_service_that_cannot_start_says_so_and_tells_no_address(model, monkeyp
     with ThreadPoolExecutor(1) as other, pytest.raises(InputError, match="could not start"):
         other.submit(run, service, "127.0.0.1", 0, said.append).result()
     assert said == []
+
+
+def names(server, *wanted):
+    for name in wanted:
+        assert server.http.post("/v1/streams", json={"id": name}).status_code == 201
+    return wanted
+
+
+def push(server, name, *times):
+    body = {"times": list(times), "values": [[1, 2]] * len(times)}
+    return server.http.post(f"/v1/streams/{name}/push", json=body)
+
+
+def accepted(server, name):
+    return server.http.get(f"/v1/streams/{name}").json()["accepted"]
+
+
+def test_an_error_reaches_the_stream_that_caused_it_and_no_other(model, monkeypatch):
+    said = CausalStreams._said
+
+    def fail(self, slots, *rest, **more):
+        found = said(self, slots, *rest, **more)
+        if bad in slots:
+            raise RuntimeError("a bug")
+        return found
+
+    monkeypatch.setattr(CausalStreams, "_said", fail)
+    with running(model.predictor) as server, ThreadPoolExecutor(5) as pool:
+        all_names = names(server, "a", "b", "bad", "c", "d")
+        bad = server.service.streams.entries["bad"].slot
+        for name in all_names:
+            assert push(server, name, 0.0).status_code == 200
+        gate = server.block()  # all five are taken in one round
+        asked = {name: pool.submit(push, server, name, 3.0, 5.0) for name in all_names}
+        wait_for(lambda: server.service.worker.length == 5)
+        gate.set()
+        codes = {name: future.result().status_code for name, future in asked.items()}
+        assert codes == {"a": 200, "b": 200, "bad": 500, "c": 200, "d": 200}
+        counts = {name: accepted(server, name) for name in all_names}
+        assert counts == {"a": 3, "b": 3, "bad": 1, "c": 3, "d": 3}
+
+
+def test_a_push_is_answered_by_what_happened_however_long_it_takes(model, monkeypatch):
+    said = CausalStreams._said
+
+    def slow(self, *rest, **more):
+        time.sleep(0.6)
+        return said(self, *rest, **more)
+
+    with running(model.predictor, limits=Limits(request_seconds=0.3)) as server:
+        names(server, "s")
+        push(server, "s", 0.0)
+        monkeypatch.setattr(CausalStreams, "_said", slow)
+        answer = push(server, "s", 3.0)
+        assert answer.status_code == 200
+        assert answer.json()["accepted"] == accepted(server, "s") == 2
+        gate = server.block()  # it is not begun in time: 503, and nothing is applied
+        assert push(server, "s", 6.0).status_code == 503
+        gate.set()
+        wait_for(lambda: server.service.worker.idle)
+        assert accepted(server, "s") == 2
+
+
+def test_the_work_of_one_message_is_bounded_over_all_its_streams(model):
+    limits = Limits(max_ended=100)
+    with running(model.predictor, limits=limits) as server:
+        wanted = names(server, *(f"s{k}" for k in range(4)))
+        with server.socket("/v1/streams") as socket:
+            socket.receive()
+            for times, kind in (([0.0], "ack"), ([80.0], "error"), ([40.0], "ack")):
+                rows = {"stream": wanted, "time": times * 4, "hr": [1.0] * 4, "spo2": [2.0] * 4}
+                socket.raw.send(arrow(rows))
+                told = socket.until("ack", "error")[-1]
+                assert told["type"] == kind
+                if kind == "error":
+                    assert told["status"] == 400
+                    assert "this ends 160 windows" in told["message"]
+                    assert "max_ended = 100 is the limit" in told["message"]
+        assert [accepted(server, name) for name in wanted] == [2] * 4
+
+
+def test_with_a_span_a_long_silence_is_no_work(model):
+    options = StreamOptions(span=8.0, every=1.0)
+    with running(model.predictor, limits=Limits(max_runs=20), streams=options) as server:
+        names(server, "s")
+        assert push(server, "s", 0.0, 900.0).status_code == 200
+        refused = push(server, "s", *(900.0 + 7.5 * k for k in range(1, 4)))
+        assert "max_runs = 20 is the limit" in refused.json()["error"]["message"]
+
+
+def test_clients_take_turns_and_so_do_the_connections_of_one():
+    came = [("a", 1), ("a", 1), ("a", 1), ("a", 2), ("b", 7), ("a", 2), ("b", 8), ("b", 7)]
+    jobs = [Job("push", k, None, client=client) for k, client in enumerate(came)]
+    assert [job.work for job in in_turn(jobs)] == [0, 4, 3, 6, 1, 7, 5, 2]
+
+
+def test_a_backlog_waits_for_the_next_round(model, monkeypatch):
+    """No more is begun when the time of a round is over; the rest comes back, given up or not."""
+    service = Service(ServedModel(model.predictor), Limits(max_ended=1), Options())
+    streams = service.streams
+    moment = iter(np.arange(0.0, 100.0, 0.1))
+    clock = SimpleNamespace(monotonic=lambda: next(moment))
+    monkeypatch.setattr("roughformer.serve.engine.time", clock)
+    jobs = [Job("call", lambda k=k: streams.open(f"s{k}", None), None) for k in range(6)]
+    jobs[1].give_up()
+    done = []
+    later = service.engine.handle(jobs, done.extend)
+    assert [job for job, _ in done] == [jobs[0]]
+    assert later == jobs[2:]
+    assert not jobs[0].give_up()
+    assert jobs[2].give_up()
+
+
+def test_whole_series_are_bounded_in_windows_over_all_of_them(model):
+    limits = Limits(max_tokens=100)
+    series = [{"times": [0, 90], "values": [[1, 2], [3, 4]]}] * 3
+    with running(model.predictor, limits=limits) as server:
+        assert server.predict(series[:2]).status_code == 200
+        refused = server.predict(series)
+        assert refused.status_code == 400
+        assert "max_tokens = 100 is the limit" in refused.json()["error"]["message"]

@@ -52,6 +52,22 @@ def test_missing_shards_are_made_and_the_others_kept(tmp_path, data):
     assert changed == {"shard-00001.parquet", "shard-00002.parquet", "manifest.json"}
 
 
+def test_a_shard_that_has_rotted_is_made_again(tmp_path, data):
+    first = make(data, tmp_path / "out")
+    whole, before = digests(tmp_path / "out"), stamps(tmp_path / "out")
+    assert make(data, tmp_path / "out", verify=True).made == 0
+    assert stamps(tmp_path / "out") == before
+    rotten = tmp_path / "out" / "shard-00002.parquet"
+    damaged = bytearray(rotten.read_bytes())
+    chunk = pq.read_metadata(rotten).row_group(0).column(1)
+    damaged[chunk.data_page_offset + chunk.total_compressed_size - 5] ^= 4
+    rotten.write_bytes(damaged)
+    again = make(data, tmp_path / "out", verify=True)
+    assert (again.made, again.kept) == (1, first.made - 1)
+    assert again.manifest == first.manifest
+    assert digests(tmp_path / "out") == whole
+
+
 def test_another_depth_makes_all_of_it_again(tmp_path, data):
     first = make(data, tmp_path / "out")
     deeper = rf.TokenConfig(windows=5, depth=3)

@@ -36,6 +36,8 @@ def test_the_command_makes_a_store_and_then_has_nothing_to_do(tmp_path, data):
     assert manifest.holds == ("tokens", "series")
     assert manifest.tokenizer.config.time == "unit"
     assert "is complete, of these data and options; nothing to do" in succeeds(*command, *ONE).out
+    assert "all 1 shards were read and are whole" in succeeds(*command, *ONE, "--verify").err
+    assert "give one of them" in fails(*command, *ONE, "--verify", "--force")
     assert "wrote" in succeeds(*command, *ONE, "--depth", "1").out
     assert "wrote" in succeeds(*command, *ONE, "--depth", "1", "--force").out
 

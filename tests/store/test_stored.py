@@ -3,6 +3,7 @@
 import pickle
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 import roughformer as rf
@@ -253,3 +254,20 @@ def test_a_damaged_or_missing_shard_is_named(tmp_path, batch, tokenizer):
         StoredSeries.open(tmp_path)
     with pytest.raises(rf.InputError, match=r"is no complete feature store"):
         StoredSeries.open(tmp_path / "nothing")
+
+
+@pytest.mark.parametrize("column", ["tokens", "values", "times"])
+def test_one_flipped_bit_is_never_read_as_data(tmp_path, batch, tokenizer, column):
+    stored = written(tmp_path, batch, tokenizer, shards=1)
+    file = tmp_path / shard_name(0)
+    whole = file.read_bytes()
+    footer = pq.read_metadata(file)
+    chunks = [footer.row_group(0).column(k) for k in range(footer.num_columns)]
+    (chunk,) = [chunk for chunk in chunks if chunk.path_in_schema == column]
+    first, size = chunk.data_page_offset, chunk.total_compressed_size
+    for at in np.random.default_rng(0).integers(first + size // 2, first + size, 10):
+        damaged = bytearray(whole)
+        damaged[at] ^= 1 << int(at) % 8
+        file.write_bytes(damaged)
+        with pytest.raises(rf.InputError, match=r"shard-00000\.parquet is missing or damaged"):
+            stored.inputs([0]) if column == "tokens" else stored[0]

@@ -10,11 +10,11 @@ import os
 import shutil
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from roughformer.atomic import write_file
+from roughformer.atomic import holding, write_file
 from roughformer.checkpoint import load_checkpoint
 from roughformer.errors import CheckpointError, InputError
 from roughformer.estimators import estimator_class
@@ -34,6 +34,7 @@ _PARTS = (
     "tensorboard", "launch.txt",
 )  # fmt: skip
 _REPLACED = ".replaced"  # where an earlier run waits until the one in its place has begun
+_LOCK = "run.lock"  # held by the process that trains there
 _MEMBER = "member-"  # a directory for each of several models that answer as one
 Estimator = TrainedEstimator
 
@@ -42,7 +43,7 @@ def prepare_run(out: Path, *, resume: bool, force: bool) -> None:
     """Make the directory, or say why it must not be written."""
     if out.exists() and not out.is_dir():
         raise InputError(f"{out} is a file; choose a directory with --out")
-    inside = {p.name for p in out.iterdir()} if out.exists() else set()
+    inside = {p.name for p in out.iterdir() if p.name != _LOCK} if out.exists() else set()
     ours = {name for name in inside if _is_ours(name)}
     if resume and (ours or not inside):
         pass  # nothing is touched before it is clear that the run can go on
@@ -80,14 +81,22 @@ def is_restart(out: Path) -> bool:
 
 
 @contextmanager
-def started_run(out: Path, *, resume: bool, force: bool) -> Iterator[None]:
-    """``prepare_run``. A run that is refused before its first state is saved leaves no traces, so
-    that the corrected command is not held back by them; what was there before stays.
+def started_run(
+    out: Path, *, resume: bool, force: bool, held: ExitStack | None = None
+) -> Iterator[None]:
+    """``prepare_run``; ``held`` keeps other processes out of the directory.
+
+    A run that is refused before its first state is saved leaves no traces, so that the corrected
+    command is not held back by them; what was there before stays.
     """
     made = [path for path in (out, *out.parents) if not path.exists()]
+    if out.is_dir():
+        _hold(out, held)
     if force and not resume:
         _set_aside(out)
     prepare_run(out, resume=resume, force=force)
+    if made:
+        _hold(out, held)
     before = {path.name for path in out.iterdir()}
     launch = _launch()
     if launch is not None:
@@ -101,6 +110,7 @@ def started_run(out: Path, *, resume: bool, force: bool) -> Iterator[None]:
                 if path.name not in before and _is_ours(path.name):
                     _remove(path)
             _put_back(out)
+            (out / _LOCK).unlink(missing_ok=True)
             with suppress(OSError):  # something else is in there now
                 for path in made:
                     path.rmdir()
@@ -108,6 +118,14 @@ def started_run(out: Path, *, resume: bool, force: bool) -> Iterator[None]:
             _remove(out / _REPLACED)
         raise
     _remove(out / _REPLACED)
+
+
+def _hold(out: Path, held: ExitStack | None) -> None:
+    if held is not None and not held.enter_context(holding(out / _LOCK)):
+        raise InputError(
+            f"another process is training in {out}; wait for it, end it, or choose another "
+            "directory with --out"
+        )
 
 
 def _begun(out: Path) -> bool:

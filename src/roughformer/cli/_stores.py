@@ -178,6 +178,8 @@ class StoreJob:
                 progress=progress,
                 **options,
             )
+        if options["verify"] and built.made == 0:
+            say(f"note: all {built.kept:,} shards were read and are whole")
         self._say(built, time.perf_counter() - start)
 
     def _say(self, built: Built, seconds: float) -> None:

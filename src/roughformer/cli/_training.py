@@ -59,31 +59,35 @@ def run_training(request: TrainingRequest) -> dict[str, Any]:
         "verbose": 0 if request.quiet else 1,
     }
     estimator: Any = estimator_class(asked.task, asked.model).from_settings(settings | running)
-    with ExitStack() as stack:
-        team.once(lambda: _begin(request, text, stack))
-        estimator.fit(
-            data.batch,
-            asked.target,
-            groups=data.groups,
-            validation_data=None if held is None else (held.batch, held.target),
-        )
-    if not team.first:
-        return {}
-    estimator.predictor_.facts["data"] = asked.about
-    estimator.save(request.out / "model")
-    index = estimator.validation_index_
-    # Of several members each has its own validation part, and the others were trained on it.
-    readable = not isinstance(data.batch, StoredSeries) or data.batch.holds_series
-    if held is None and readable and len(index) and len(estimator.member_histories_) == 1:
-        held = replace(data, batch=data.batch[index], target=asked.target[index])
-    scored = (("validation", held), ("test", asked.test))
-    parts = {name: part for name, part in scored if part and _some_known(part.target)}
-    return _close(request, estimator, settings, parts, data, time.perf_counter() - started)
+    with ExitStack() as whole:
+        with ExitStack() as stack:
+            team.once(lambda: _begin(request, text, stack, whole))
+            estimator.fit(
+                data.batch,
+                asked.target,
+                groups=data.groups,
+                validation_data=None if held is None else (held.batch, held.target),
+            )
+        if not team.first:
+            return {}
+        estimator.predictor_.facts["data"] = asked.about
+        estimator.save(request.out / "model")
+        index = estimator.validation_index_
+        # Of several members each has its own validation part, and the others were trained on it.
+        readable = not isinstance(data.batch, StoredSeries) or data.batch.holds_series
+        if held is None and readable and len(index) and len(estimator.member_histories_) == 1:
+            held = replace(data, batch=data.batch[index], target=asked.target[index])
+        scored = (("validation", held), ("test", asked.test))
+        parts = {name: part for name, part in scored if part and _some_known(part.target)}
+        return _close(request, estimator, settings, parts, data, time.perf_counter() - started)
 
 
-def _begin(request: TrainingRequest, text: str, until: ExitStack) -> None:
-    """Make the directory of the run, or say why it must not be written."""
-    until.enter_context(started_run(request.out, resume=request.resume, force=request.force))
+def _begin(request: TrainingRequest, text: str, until: ExitStack, whole: ExitStack) -> None:
+    """Make the directory of the run, or say why it must not be written. It is this run's alone for
+    the ``whole`` of it; what is left of one that fails ``until`` it is trained is removed.
+    """
+    resume, force = request.resume, request.force
+    until.enter_context(started_run(request.out, resume=resume, force=force, held=whole))
     _keep_config(request, text)
 
 

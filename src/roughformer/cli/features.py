@@ -105,6 +105,14 @@ def features(
     force: Annotated[
         bool, typer.Option("--force", help="Replace an existing file; make all of a store again.")
     ] = False,
+    verify: Annotated[
+        bool,
+        typer.Option(
+            "--verify",
+            help="Read finished shards, and make those that are damaged again.",
+            rich_help_panel=_STORE,
+        ),
+    ] = False,
     estimate: Annotated[
         bool, typer.Option("--estimate", help="Only print the size, write nothing.")
     ] = False,
@@ -133,6 +141,8 @@ def features(
         raise InputError(
             f"cannot write {out}: the name must end in .parquet, or be that of a directory"
         )
+    if verify and force:
+        raise InputError("--verify keeps what is whole, --force keeps nothing; give one of them")
     if drop and isinstance(rule, dict) and "points" in rule:
         raise InputError("--drop cannot be combined with --window-points; cut by count or duration")
     config = None
@@ -159,4 +169,5 @@ def features(
         address=address,
         memory=bytes_of(memory),
         afresh=force,
+        verify=verify,
     )

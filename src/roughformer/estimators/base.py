@@ -2,6 +2,7 @@
 
 import inspect
 import os
+import threading
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -39,6 +40,8 @@ from roughformer.train.team import current_team
 __all__ = ["TrainedEstimator", "TrainingSet"]
 
 _FOR_SCALING = 4096  # series that statistics are taken from
+# torch draws from one generator for the whole process: fits in several threads take turns.
+_ONE_GENERATOR = threading.RLock()
 
 
 class TrainingSet(NamedTuple):
@@ -199,7 +202,7 @@ class TrainedEstimator(FittedEstimator):
                 told = tuple(_of_member(number + 1, call) for call in config.callbacks)
                 config = config.model_copy(update={"callbacks": told})
             config = config.model_copy(update={"seed": seed + number})
-            with torch.random.fork_rng():
+            with _ONE_GENERATOR, torch.random.fork_rng():
                 torch.manual_seed(seed + number)
                 found.append(self._train(plan, config, part, held, where))
         self.member_histories_ = [history for _, history in found]

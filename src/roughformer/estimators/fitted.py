@@ -22,6 +22,8 @@ from roughformer.threads import using_threads
 
 __all__ = ["FittedEstimator"]
 
+_OF_THE_RUN = ("run_dir", "resume")
+
 
 class FittedEstimator(GroupedParameters):
     """An estimator around a ``predictor_``, which fitting or loading gives it."""
@@ -267,7 +269,9 @@ class FittedEstimator(GroupedParameters):
         """
         check_is_fitted(self, "predictor_")
         _check_directory(directory)
-        self.predictor_.facts["parameters"] = to_plain(self.get_params(deep=False))
+        # Where a run was made, and that it went on, is not the model's business.
+        given = {k: v for k, v in self.get_params(deep=False).items() if k not in _OF_THE_RUN}
+        self.predictor_.facts["parameters"] = to_plain(given)
         self.predictor_.save(directory)
 
     @classmethod

@@ -62,7 +62,7 @@ def data_root(name: str, root: str | PathLike[str] | None = None) -> Path:
 def existing_file(path: str | PathLike[str]) -> Path:
     """``path`` as a ``Path`` if it is a file, else ``InputError``."""
     file = Path(path)
-    if not file.is_file():
-        kind = "a directory" if file.is_dir() else "nothing"
+    if not os.path.isfile(file):  # unlike Path.is_file, also for names that are too long
+        kind = "a directory" if os.path.isdir(file) else "nothing"
         raise InputError(f"expected a file at {file}, found {kind}; check the path")
     return file

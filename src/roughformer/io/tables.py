@@ -15,6 +15,7 @@ import pyarrow as pa
 from roughformer.errors import InputError
 from roughformer.io.roots import existing_file
 from roughformer.series import SeriesBatch
+from roughformer.series._columns import told_apart
 from roughformer.series._table import to_table
 
 __all__ = ["read_table", "write_table"]
@@ -78,10 +79,10 @@ def read_table(
         columns = [*roles, channel, value]
     elif channels is not None:
         columns = [*roles, *channels]
-    tables = [_read_file(existing_file(file), columns) for file in files]
+    tables = [_read_file(existing_file(file), columns, series_id) for file in files]
     try:
         table = pa.concat_tables(tables, promote_options="permissive")
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+    except pa.ArrowException as error:
         raise InputError(
             f"the files do not make one table, their columns differ in kind: {error}"
         ) from None
@@ -107,7 +108,7 @@ def _format(file: Path) -> str:
     raise InputError(f"cannot tell the format of {file}: expected a name that ends in {known}")
 
 
-def _read_file(file: Path, columns: list[str] | None) -> pa.Table:
+def _read_file(file: Path, columns: list[str] | None, series_id: str) -> pa.Table:
     suffix = _format(file)
     try:
         if suffix in _PARQUET:
@@ -116,12 +117,14 @@ def _read_file(file: Path, columns: list[str] | None) -> pa.Table:
             present: list[str] = pq.read_schema(file).names
             _require(file, present, columns)
             return pq.read_table(file, columns=columns)
-        return _read_csv(file, _SEPARATORS[suffix], columns)
-    except pa.ArrowInvalid as error:
+        return _read_csv(file, _SEPARATORS[suffix], columns, series_id)
+    except (pa.ArrowException, OSError, UnicodeError) as error:
+        if isinstance(error, FileNotFoundError | PermissionError):
+            raise
         raise InputError(f"{file} cannot be read as {suffix}: {error}") from None
 
 
-def _read_csv(file: Path, separator: str, columns: list[str] | None) -> pa.Table:
+def _read_csv(file: Path, separator: str, columns: list[str] | None, series_id: str) -> pa.Table:
     import pyarrow.csv as pv
 
     options: dict[str, Any] = {
@@ -134,7 +137,12 @@ def _read_csv(file: Path, separator: str, columns: list[str] | None) -> pa.Table
         _require(file, reader.schema.names, columns)
     if columns is not None:
         options["convert_options"].include_columns = list(dict.fromkeys(columns))
-    return pv.read_csv(file, **options)
+    table = pv.read_csv(file, **options)
+    if table.column_names.count(series_id) == 1 and not told_apart(table.column(series_id)):
+        # Whole numbers of more than 64 bits.
+        options["convert_options"].column_types = {series_id: pa.string()}
+        table = pv.read_csv(file, **options)
+    return table
 
 
 def _require(file: Path, present: list[str], columns: list[str] | None) -> None:

@@ -1,7 +1,8 @@
 """One column of a pyarrow table -> a numpy array, with errors that name the column and the row."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -21,10 +22,24 @@ __all__ = [
     "number_parts",
     "numbers",
     "plain",
+    "reading",
     "run_starts",
     "stamps",
     "take_rows",
+    "told_apart",
 ]
+
+
+@contextmanager
+def reading(name: str) -> Iterator[None]:
+    """What pyarrow cannot do with a column becomes an ``InputError`` that names it."""
+    try:
+        yield
+    except (pa.ArrowException, OverflowError, UnicodeError) as error:
+        raise InputError(
+            f"column {name!r} cannot be read: {str(error).partition(chr(10))[0]}; times must be "
+            "numbers, dates or durations, channels numbers, ids and labels numbers, texts or dates"
+        ) from None
 
 
 def check_columns(data: pa.Table, names: Sequence[str]) -> None:
@@ -60,10 +75,23 @@ def encode_runs(data: pa.Table, name: str) -> tuple[npt.NDArray[Any], Index, Ind
     """
     column = data.column(name)
     _refuse_null(column, name, "name the series or channel of each row")
+    if not told_apart(column):
+        raise InputError(
+            f"ids in column {name!r} are floating-point numbers beyond 2^53, which cannot be told "
+            "apart; give them as whole numbers of 64 bits or as texts"
+        )
     starts = run_starts(column)
     if len(starts) > len(column) // 4:
         return *encode(data, name), np.arange(len(column))
     return *encode(pa.table({name: take_rows(column, starts)}), name), starts
+
+
+def told_apart(column: pa.ChunkedArray) -> bool:
+    """Whether whole numbers cannot have been rounded to the same floating-point number."""
+    if not pt.is_floating(column.type):
+        return True
+    ends = pc.min_max(column).as_py()
+    return bool(max(abs(ends["min"] or 0), abs(ends["max"] or 0)) <= 2**53)
 
 
 def run_starts(column: pa.ChunkedArray) -> Index:

@@ -70,6 +70,10 @@ def as_array(x: Any, what: str) -> npt.NDArray[Any]:
     if is_tensor(x):
         if str(x.layout) != "torch.strided":
             raise InputError(f"{what} must be a dense tensor, got {x.layout}; use x.to_dense()")
+        if x.device.type == "meta":
+            raise InputError(f"{what} must hold numbers, got a tensor on the meta device")
+        if x.is_quantized:
+            raise InputError(f"{what} must be plain numbers, got {x.dtype}; use x.dequantize()")
         if x.requires_grad:
             raise InputError(
                 f"{what} must not require a gradient, which would be lost here; detach them with "

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from roughformer.errors import InputError
-from roughformer.series._columns import run_starts, take_rows
+from roughformer.series._columns import reading, run_starts, take_rows
 from roughformer.series._convert import Index
 from roughformer.series._times import FloatTimes
 
@@ -62,9 +62,10 @@ class Rows:
         """A column that does not change within a series -> ``(B,)``."""
         # It is enough to look where it changes, or the series does.
         column = self.data.column(name)
-        rows = np.union1d(self.starts, run_starts(column))
-        codes = self.run_codes[np.searchsorted(self.starts, rows, "right") - 1]
-        entries = read(pa.table({name: take_rows(column, rows)}), name)
+        with reading(name):
+            rows = np.union1d(self.starts, run_starts(column))
+            codes = self.run_codes[np.searchsorted(self.starts, rows, "right") - 1]
+            entries = read(pa.table({name: take_rows(column, rows)}), name)
         # Codes count first appearances, so a row is the first of its series where they peak.
         peak = np.maximum.accumulate(codes)
         first = np.flatnonzero(np.diff(peak, prepend=-1))

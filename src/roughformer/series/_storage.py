@@ -30,6 +30,7 @@ class Storage:
     _labels: npt.NDArray[Any] | None
     _time_origin: np.datetime64 | None
     _missing: bool | None
+    _largest: float | None = None
 
     def _adopt(self, parts: Parts, extras: Extras) -> None:
         """Check ``parts`` and ``extras`` and keep read-only views of them."""
@@ -90,7 +91,9 @@ class Storage:
         return batch
 
     def _fields(self) -> dict[str, Any]:
-        return {name.removeprefix("_"): value for name, value in self.__dict__.items()}
+        own = {name.removeprefix("_"): value for name, value in self.__dict__.items()}
+        own.pop("largest", None)  # others, made of these fields, may have other values
+        return own
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Unpickled and copied arrays are writable: lock them again."""
@@ -169,6 +172,13 @@ class Storage:
                 self._values, self._offsets, self._channels, self._ids
             )
         return self._missing
+
+    @property
+    def largest(self) -> float:
+        """The largest absolute value; 0 if nothing was observed."""
+        if self._largest is None:
+            self._largest = _validate.largest(self._values)
+        return self._largest
 
     @property
     def span(self) -> tuple[FloatTimes, FloatTimes]:

@@ -18,6 +18,7 @@ from roughformer.series._columns import (
     number_parts,
     numbers,
     plain,
+    reading,
     stamps,
 )
 from roughformer.series._convert import Extras, Index, Parts
@@ -117,7 +118,7 @@ def to_arrow(table: Any, names: Iterable[Any] = ()) -> pa.Table:
             return (table.collect() if hasattr(table, "collect") else table).to_arrow()
         if is_table(table):
             return pa.table(dict(table) if isinstance(table, Mapping) else table)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError, pa.ArrowException) as error:
         raise InputError(f"the table cannot be read as columns of one kind each: {error}") from None
     raise InputError(
         "expected a table of pandas, polars or pyarrow, or a dict of columns, got "
@@ -152,9 +153,11 @@ def read(
         one = np.zeros(min(len(data), 1), dtype=np.int64)
         rows = Rows(data, one, one, len(one), None)
     else:
-        keys, codes, starts = encode_runs(data, series_id)
+        with reading(series_id):
+            keys, codes, starts = encode_runs(data, series_id)
         rows = Rows(data, codes, starts, len(keys), keys)
-    seconds, origin = stamps(data, time, as_origin(time_origin))
+    with reading(time):
+        seconds, origin = stamps(data, time, as_origin(time_origin))
     if channel is not None and value is not None:
         parts, names = _long(rows, seconds, origin, channel, value, channels, absent)
     else:

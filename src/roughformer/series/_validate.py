@@ -22,6 +22,7 @@ __all__ = [
     "check_static",
     "check_times",
     "check_values",
+    "largest",
 ]
 
 SLICE = 1 << 20  # elements looked at in one go: at most 8 MB of temporaries each
@@ -63,7 +64,9 @@ def check_lengths(offsets: Index, ids: npt.NDArray[Any] | None) -> None:
 def check_times(
     times: FloatTimes, offsets: Index, ids: npt.NDArray[Any] | None, origin: np.datetime64 | None
 ) -> None:
-    """Finite and strictly increasing within each series. A grid is one series without a name."""
+    """Finite and strictly increasing within each series, over a finite span. A grid is one series
+    without a name.
+    """
     n_points = len(times)
     shared = len(offsets) == 0
     for a in range(0, n_points, SLICE):
@@ -96,6 +99,15 @@ def check_times(
                 f"times must strictly increase within a series, got {now} at {place} after "
                 f"{before}; sort the points of each series by time, e.g. with np.argsort"
             )
+    edges = np.array([0, n_points]) if shared else offsets
+    with np.errstate(over="ignore"):
+        spans = times[edges[1:] - 1] - times[edges[:-1]] if n_points else np.zeros(0)
+    if not np.isfinite(spans).all():
+        at = int(edges[int(np.argmin(np.isfinite(spans)))])
+        raise InputError(
+            "times of a series must span a finite duration, got more than float64 holds from "
+            f"{_point(at, offsets, ids, shared)} on; measure them in a larger unit"
+        )
 
 
 def check_values(
@@ -119,6 +131,13 @@ def check_values(
             )
         missing = True
     return missing
+
+
+def largest(values: Values) -> float:
+    """The largest absolute value that was observed; 0 if there is none."""
+    flat = values.reshape(-1)
+    parts = (flat[a : a + SLICE] for a in range(0, flat.size, SLICE))
+    return max((float(np.fmax.reduce(np.abs(part), initial=0.0)) for part in parts), default=0.0)
 
 
 def check_names(raw: Sequence[str] | None, count: int, prefix: str, what: str) -> tuple[str, ...]:

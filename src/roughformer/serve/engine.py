@@ -1,5 +1,6 @@
 """What the worker's thread does with the jobs of one round."""
 
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -18,6 +19,7 @@ from roughformer.serve.worker import Done, Job
 __all__ = ["Engine"]
 
 Deliver = Callable[[Done], None]
+_ROUND = 0.25  # seconds of work for streams after which clients have their turns again
 
 
 class Engine:
@@ -30,13 +32,16 @@ class Engine:
     def _nobody(self) -> npt.NDArray[np.bool_]:
         return np.zeros(0 if self.streams is None else self.streams.batch.n, dtype=bool)
 
-    def handle(self, jobs: list[Job], deliver: Deliver) -> None:
-        """Streams first, in order of arrival, then whole series; each group is answered as soon as
-        it is done.
+    def handle(self, jobs: list[Job], deliver: Deliver) -> list[Job]:
+        """Streams first, in the order given, then whole series; each group is answered as soon as
+        it is done. What streams want beyond a moment's work is returned: it waits for the next
+        round, in which others have their turn.
         """
+        until = time.monotonic() + _ROUND
         together: list[tuple[Job, Any]] = []
-        busy = self._nobody()
-        for job in jobs:
+        busy, windows = self._nobody(), 0.0
+        later: list[Job] = []
+        for number, job in enumerate(jobs):
             if job.kind == "push":
                 assert self.streams is not None
                 try:
@@ -44,18 +49,30 @@ class Engine:
                 except Refusal as refusal:
                     deliver([(job, refusal)])
                     continue
-                if busy[slots].any():  # two pushes to one stream: one after the other
+                more = self.streams.windows_of(job.work, slots)
+                # Two pushes to one stream are done one after the other, and much work in parts.
+                if busy[slots].any() or windows + more > self.streams.most_windows:
                     self._push(together, deliver)
-                    together, busy[:] = [], False
-                busy[slots] = True
-                together.append((job, slots))
+                    together, busy[:], windows = [], False, 0.0
             elif job.kind == "call":
                 self._push(together, deliver)
+                together, windows = [], 0.0
+            if job.kind == "predict":
+                continue
+            if time.monotonic() > until:
+                later = [job for job in jobs[number:] if job.kind != "predict"]
+                break
+            if not job.begin():
+                continue
+            if job.kind == "push":
+                busy[slots], windows = True, windows + more
+                together.append((job, slots))
+            else:
                 deliver([(job, _result(job.work))])
-                together = []
                 busy = self._nobody()  # there may be more slots now
         self._push(together, deliver)
-        self._predict([job for job in jobs if job.kind == "predict"], deliver)
+        self._predict([job for job in jobs if job.kind == "predict" and job.begin()], deliver)
+        return later
 
     def _push(self, pushes: list[tuple[Job, Any]], deliver: Deliver) -> None:
         if not pushes or self.streams is None:

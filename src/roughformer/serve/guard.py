@@ -7,7 +7,7 @@ import logging
 import secrets
 import time
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import orjson
 from starlette.datastructures import Headers
@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from roughformer.serve.refusal import Refusal, error_body
 from roughformer.serve.service import Service
+from roughformer.serve.worker import client_of_task
 
 __all__ = ["PROTOCOL", "Guard", "unexpected"]
 
@@ -45,6 +46,7 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request, or one WebSocket from its beginning to its end."""
+        client_of_task.set(tuple(scope.get("client") or ("", 0)))
         if scope["type"] == "http":
             await self._http(scope, receive, send)
         elif scope["type"] == "websocket":
@@ -138,8 +140,16 @@ class Guard:
         headers, path = Headers(scope=scope), scope["path"]
         if self.service.stopping and path not in _ALWAYS:
             return Refusal(503, "the service is stopping", retry_after=5)
+        if scope.get("state", {}).get("crowded") and path not in _HEALTH:
+            limits = self.service.limits
+            return Refusal(
+                503,
+                f"there are too many connections: max_connections = {limits.max_connections} in "
+                f"all, max_per_client = {limits.max_per_client} of one address",
+                retry_after=5,
+            )
         origin = headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc != headers.get("host"):
+        if origin is not None and _parts(origin).netloc != headers.get("host"):
             # Browsers tell where a script comes from; those of other sites are not wanted.
             return Refusal(403, f"requests of pages of {origin[:100]!r} are not taken")
         token = self.service.options.token
@@ -161,8 +171,16 @@ def _meant_for_us(headers: Headers, scope: Scope) -> bool:
     """Whether what came over the loopback interface was sent to a name of this machine."""
     if not _is_loopback((scope.get("server") or ("",))[0]):
         return True
-    name = urlsplit(f"//{headers.get('host', '')}").hostname or ""
+    name = _parts(f"//{headers.get('host', '')}").hostname or ""
     return name == "localhost" or name.endswith(".localhost") or _is_loopback(name)
+
+
+def _parts(address: str) -> SplitResult:
+    """Of an address; all are empty if it is none."""
+    try:
+        return urlsplit(address)
+    except ValueError:
+        return SplitResult("", "", "", "", "")
 
 
 def _is_loopback(address: str) -> bool:

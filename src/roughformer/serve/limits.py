@@ -16,11 +16,15 @@ class Limits:
     max_series: int = 1024  # series of a request: 400
     max_length: int = 1_000_000  # points of a request in all: 400
     max_windows: int = 20_000  # windows (tokens) of one series: 400
+    max_tokens: int = 200_000  # windows (tokens) of all series of a request: 400
     max_leap: int = 1000  # windows of a stream that one push may end: 400
+    max_ended: int = 20_000  # windows of all its streams that one push may end: 400
+    max_runs: int = 400  # with a span, runs of the model that one push may ask for: 400
     max_streams: int = 10_000  # open streams: 429
     max_rows: int = 100_000  # observations of one push: 400
     max_message: int = 4 * 2**20  # bytes of a WebSocket message: closed with 1009
-    max_connections: int = 4096  # open connections: 503
+    max_connections: int = 4096  # open connections: 503, but for health
+    max_per_client: int = 1024  # open connections of one address: likewise
     queue: int = 256  # requests that were accepted and are not answered: 503 at once
     max_batch: int = 64  # requests that are predicted together
     batch_seconds: float = 0.002  # how long a request waits for company

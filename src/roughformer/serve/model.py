@@ -99,6 +99,12 @@ class ServedModel:
                 f"{limits.max_windows}; are the times in the unit of the training series?",
                 {"series": number},
             )
+        if counts.sum() > limits.max_tokens:
+            raise bad(
+                f"the series would have {counts.sum():.0f} windows of {rule.amount:g} in all, "
+                f"max_tokens = {limits.max_tokens} is the limit; send fewer series at once",
+                {},
+            )
 
     def n_tokens(self, batch: SeriesBatch) -> int:
         """Tokens of the longest series, which all of a batch are padded to."""

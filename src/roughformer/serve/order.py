@@ -8,17 +8,20 @@ import numpy.typing as npt
 
 from roughformer.serve.numbers import bad
 
-__all__ = ["Rule", "check_leap", "check_times"]
+__all__ = ["Rule", "check_leap", "check_times", "windows_ended"]
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 
 class Rule(NamedTuple):
-    """What ends a window: so much time, or else so many points."""
+    """What ends a window: so much time, or else so many points. ``span``: a model is run at the end
+    of those in which something was seen that long ago at most.
+    """
 
     duration: float | None
     points: float = 1.0
+    span: float = np.inf
 
 
 def check_times(
@@ -60,6 +63,17 @@ def check_leap(slots: Ints, times: Floats, last: Floats, rule: Rule, most: int) 
             "it in another unit? Send less at once, or open a new stream after so long a gap",
             {"row": row},
         )
+
+
+def windows_ended(slots: Ints, times: Floats, last: Floats, rule: Rule) -> float:
+    """How many windows the rows of a push end at most, over all its streams."""
+    if rule.duration is None:
+        return len(times) / rule.points
+    order, first = _by_stream(slots)
+    now = times[order]
+    before = np.where(first, last[order], np.append(np.nan, now[:-1])[: len(now)])
+    passed = np.where(np.isnan(before), 0.0, now - before)
+    return float(np.clip(passed, 0.0, rule.span).sum() / rule.duration)
 
 
 def _by_stream(slots: Ints) -> tuple[Ints, npt.NDArray[np.bool_]]:

@@ -1,5 +1,6 @@
 """uvicorn's protocols with patience that ends: for headers, for what is left of a refused body, and
-for readers that do not read.
+for readers that do not read. And with bounds on connections, beyond which a few more are taken for
+questions about health.
 """
 
 import asyncio
@@ -9,9 +10,13 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
+from roughformer.serve.limits import Limits
+
 __all__ = ["Http", "Sockets"]
 
-_HEADERS = 10.0  # seconds for the head of a request
+_HEADERS = 10.0  # seconds for the head of a request, from its first byte to its last
+_CROWDED = 2.0  # likewise, on a connection beyond the bounds
+_LANE = 64  # such connections; the oldest one goes when there is another
 # Seconds in which the rest of a refused body is thrown away, so that the client reads why it was
 # refused instead of meeting a reset connection.
 _LINGER = 2.0
@@ -19,14 +24,28 @@ _READ = 10.0  # seconds to read the rest of an answer on a connection that is cl
 
 
 class Http(H11Protocol):
-    """HTTP/1.1."""
+    """HTTP/1.1. ``limits``: those of the service, set by a class for each."""
 
+    limits = Limits()
+    crowded = False  # one of more connections than there may be: asked for health only
     _patience: asyncio.TimerHandle | None = None
+    _in_head = False  # whether it is for a head
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A request must begin soon."""
         super().connection_made(transport)
-        self._set_patience(_HEADERS)
+        others: list[Any] = [one for one in self.connections if one is not self]
+        own = sum(_address(one) == _address(self) for one in others)
+        if len(others) >= self.limits.max_connections or own >= self.limits.max_per_client:
+            self.crowded = True
+            self.app_state = {**self.app_state, "crowded": True}
+            self.timeout_keep_alive = 0
+            lane = [one for one in others if getattr(one, "crowded", False)]
+            if len(lane) >= _LANE:
+                min(lane, key=lambda one: one.made).transport.abort()
+        self.made = self.loop.time()
+        self._set_patience(_CROWDED if self.crowded else _HEADERS)
+        self._in_head = True
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Nothing to wait for."""
@@ -37,7 +56,9 @@ class Http(H11Protocol):
         """Wait for the rest of a head, not for ever."""
         super().data_received(data)
         if self.conn.their_state is h11.IDLE and self.timeout_keep_alive_task is None:
-            self._set_patience(_HEADERS)
+            if not self._in_head:  # one deadline for the whole head, not for each part
+                self._set_patience(_HEADERS)
+                self._in_head = True
         elif self.conn.their_state is not h11.SEND_BODY or self.conn.our_state is not h11.DONE:
             self._end_patience()  # nothing is thrown away
 
@@ -66,9 +87,14 @@ class Http(H11Protocol):
         self.loop.call_later(_READ, self.transport.abort)
 
     def _end_patience(self) -> None:
+        self._in_head = False
         if self._patience is not None:
             self._patience.cancel()
             self._patience = None
+
+
+def _address(connection: Any) -> str:
+    return connection.client[0] if connection.client else ""
 
 
 class Sockets(WebSocketsSansIOProtocol):

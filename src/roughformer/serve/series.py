@@ -12,9 +12,10 @@ from roughformer.serve.limits import Limits
 from roughformer.serve.numbers import Place, bad, times_of, values_of
 from roughformer.serve.refusal import Refusal
 
-__all__ = ["Rows", "loads", "object_of", "rows_of", "series_of", "static_of"]
+__all__ = ["LONGEST_ID", "Rows", "loads", "object_of", "rows_of", "series_of", "static_of"]
 
 Floats = npt.NDArray[np.float64]
+LONGEST_ID = 256  # characters
 
 
 class Rows(NamedTuple):
@@ -145,6 +146,6 @@ def _order(given: Any, channels: tuple[str, ...]) -> npt.NDArray[np.int64] | Non
 
 
 def _id(raw: Any, place: Place) -> str | int | None:
-    if raw is None or type(raw) is int or (type(raw) is str and len(raw) <= 256):
+    if raw is None or type(raw) is int or (type(raw) is str and len(raw) <= LONGEST_ID):
         return raw
-    raise bad("an id must be a whole number or a text of at most 256 characters", place)
+    raise bad(f"an id must be a whole number or a text of at most {LONGEST_ID} characters", place)

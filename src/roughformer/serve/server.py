@@ -57,11 +57,10 @@ class Server(uvicorn.Server):
         limits = service.limits
         config = uvicorn.Config(
             create_app(service),
-            http=Http,
+            http=type("Http", (Http,), {"limits": limits}),
             ws=Sockets,
             ws_max_size=limits.max_message,
             ws_per_message_deflate=False,
-            limit_concurrency=limits.max_connections,
             timeout_keep_alive=30,
             timeout_graceful_shutdown=1,
             log_config=_LOGGING,

@@ -22,7 +22,7 @@ from roughformer.serve.refusal import Refusal
 from roughformer.serve.series import Rows
 from roughformer.serve.snapshots import Directory
 from roughformer.serve.streams import Pushed, StreamOptions, Streams
-from roughformer.serve.worker import Worker
+from roughformer.serve.worker import Job, Worker
 
 __all__ = ["Options", "Service"]
 
@@ -171,13 +171,21 @@ class Service:
             raise Refusal(409, f"this model is not served as streams: {self.no_streams}")
         return self.streams
 
-    async def _wait(self, job: "asyncio.Future[Any]") -> Any:
+    async def _wait(self, job: Job) -> Any:
+        """The result; 503 if it takes too long, but not where streams may have changed already."""
         try:
             async with asyncio.timeout(self.limits.request_seconds):
-                return await job
+                return await asyncio.shield(job.future)
         except TimeoutError:
+            if not job.give_up() and job.kind != "predict":
+                return await job.future
+            job.future.cancel()
             raise Refusal(
                 503,
                 f"there was no answer within {self.limits.request_seconds:g} s; try again",
                 retry_after=5,
             ) from None
+        except asyncio.CancelledError:  # the client has gone
+            job.give_up()
+            job.future.cancel()
+            raise

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from roughformer.errors import CapacityError, CheckpointError, InputError
 from roughformer.serve.limits import Limits
 from roughformer.serve.model import ServedModel
-from roughformer.serve.order import Rule, check_leap, check_times
+from roughformer.serve.order import Rule, check_leap, check_times, windows_ended
 from roughformer.serve.parts import Entry, Pushed, StreamOptions
 from roughformer.serve.refusal import Refusal
 from roughformer.serve.ringing import Alarms
@@ -94,8 +94,7 @@ class Streams:
         n = self.batch.n
         more = min(2 * n, self.limits.max_streams)
         larger = self._batch(more)
-        slots = np.arange(n)
-        larger.restore(slots, self.batch.snapshot(slots))
+        larger.take_over(self.batch)
         self.batch = larger
         self.free = list(range(n, more))
         self.names += [""] * (more - n)
@@ -151,22 +150,25 @@ class Streams:
 
     def push(self, pushes: list[tuple[Rows, Ints]]) -> list[Pushed | Exception]:
         """Pushes of different streams (rows, and slots of their names), in one call if all are
-        right; else one by one, so that each gets its own answer.
+        right; else one by one, so that each gets its own answer: a push that fails changes nothing.
         """
         try:
             return list(self._push(pushes))
         except (Refusal, InputError, CapacityError) as error:
             if len(pushes) == 1:
                 return [_refusal(error)]
+        except Exception as error:
+            if len(pushes) == 1:
+                return [error]
         return [self.push([one])[0] for one in pushes]
 
     def _push(self, pushes: list[tuple[Rows, Ints]]) -> list[Pushed]:
-        slots = np.concatenate(
-            [np.repeat(s, len(r.times)) if r.codes is None else s[r.codes] for r, s in pushes]
-        )
+        slots = np.concatenate([_of_rows(rows, own) for rows, own in pushes])
         times = np.concatenate([rows.times for rows, _ in pushes])
         values = np.concatenate([rows.values for rows, _ in pushes])
         self._check_rows(slots, times)
+        for rows, own in pushes:
+            self._check_work(self.windows_of(rows, own))
         before = [int(self.batch.count(own).sum()) for _, own in pushes]
         events = self.batch.push(slots, times, values)
         found = [Pushed(rows=len(rows.times)) for rows, _ in pushes]
@@ -190,7 +192,9 @@ class Streams:
         slots = np.array([entry.slot])
         last = float(self.batch.last_time(slots)[0])
         if moment > last:
-            self._check_rows(slots, np.array([moment]))
+            moments = np.array([moment])
+            self._check_rows(slots, moments)
+            self._check_work(windows_ended(slots, moments, np.array([last]), self.rule))
         events = self.batch.advance(slots, np.array([moment]))
         entry.changed = True
         state = self.state(name)
@@ -211,6 +215,25 @@ class Streams:
             "time": _or_none(float(self.batch.last_time(slot)[0])),
             "prediction": answer,
         }
+
+    @property
+    def most_windows(self) -> int:
+        """That one push may end."""
+        return self.limits.max_ended if self.batch.causal else self.limits.max_runs
+
+    def windows_of(self, rows: Rows, own: Ints) -> float:
+        """That a push to the slots ``own`` ends, at most."""
+        slots = _of_rows(rows, own)
+        return windows_ended(slots, rows.times, self.batch.last_time(slots), self.rule)
+
+    def _check_work(self, windows: float) -> None:
+        if windows > self.most_windows:
+            name = "max_ended" if self.batch.causal else "max_runs"
+            raise Refusal(
+                400,
+                f"this ends {windows:.0f} windows of its streams, {name} = {self.most_windows} is "
+                "the limit; send fewer observations or fewer streams at once",
+            )
 
     def _check_rows(self, slots: Ints, times: Floats) -> None:
         last = self.batch.last_time(slots)
@@ -259,7 +282,7 @@ class Streams:
 
 def _rule(model: ServedModel, options: StreamOptions) -> Rule:
     if options.every is not None:
-        return Rule(options.every)
+        return Rule(options.every, span=math.inf if options.span is None else options.span)
     rule = model.predictor.encoder.config.rule
     return Rule(rule.amount) if rule.rule == "duration" else Rule(None, rule.amount)
 
@@ -275,6 +298,11 @@ def _refusal(error: Refusal | InputError | CapacityError) -> Refusal:
         )
     row = getattr(error, "row", None)
     return Refusal(400, str(error), None if row is None else {"row": int(row)})
+
+
+def _of_rows(rows: Rows, own: Ints) -> Ints:
+    """``(m,)``: the slot of each row, of the slots ``own`` of its streams."""
+    return np.repeat(own, len(rows.times)) if rows.codes is None else own[rows.codes]
 
 
 def _or_none(x: float) -> float | None:

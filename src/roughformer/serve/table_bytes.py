@@ -1,8 +1,8 @@
 """Bytes of Arrow and Parquet -> tables.
 
 Both can be made to unpack to far more than was sent. Rows are counted before columns are read,
-compressed Arrow is refused, Parquet must fit when unpacked, only columns that are needed are read,
-texts stay dictionary-coded, and every buffer is checked before it is used.
+compressed Arrow is refused, pages of Parquet must fit when unpacked, only columns that are needed
+are read, texts stay dictionary-coded, and every buffer is checked before it is used.
 """
 
 import struct
@@ -11,9 +11,11 @@ from contextlib import contextmanager
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyarrow.types as pt
 
 from roughformer.serve.limits import Limits
 from roughformer.serve.numbers import bad
+from roughformer.serve.parquet_pages import unpacked_size
 from roughformer.serve.refusal import Refusal
 
 __all__ = ["ARROW", "PARQUET", "read_arrow", "read_parquet", "refuse_unknown"]
@@ -35,6 +37,8 @@ def _refusing(what: str) -> Iterator[None]:
         OSError,
         ValueError,
         LookupError,
+        AttributeError,
+        TypeError,
         MemoryError,
         struct.error,
     ) as error:
@@ -65,20 +69,29 @@ def read_parquet(data: bytes, known: Sequence[str], limits: Limits) -> pa.Table:
     with _refusing("this is no Parquet file"):
         with pq.ParquetFile(pa.BufferReader(data)) as file:
             about, present = file.metadata, file.schema_arrow.names
+            kinds = dict(zip(present, file.schema_arrow.types, strict=True))
         if about.num_rows > limits.max_length:
             raise Refusal(400, f"a request may have {limits.max_length} rows, got {about.num_rows}")
-        # Not column by column: a damaged entry of a column ends the process in pyarrow.
-        size = sum(about.row_group(g).total_byte_size for g in range(about.num_row_groups))
-        if size > _UNPACKED * limits.max_body:
+        if unpacked_size(data, limits.max_length) > _UNPACKED * limits.max_body:
             raise Refusal(413, "the Parquet file is too large when unpacked; send fewer rows")
         refuse_unknown(present, known)
         wanted = [name for name in present if name in known]
         texts = [name for name in ("series", "channel") if name in wanted]
+        for name in wanted:  # one long text may stand for each row
+            _refuse_long_entries(name, kinds[name], name in texts)
         with pq.ParquetFile(pa.BufferReader(data), read_dictionary=texts) as file:
             table = file.read(columns=wanted, use_threads=False)
         table.validate(full=True)
         _check_names(table)
     return table
+
+
+def _refuse_long_entries(name: str, kind: pa.DataType, text: bool) -> None:
+    plain = kind.value_type if pt.is_dictionary(kind) else kind
+    texts = pt.is_string(plain) or pt.is_large_string(plain)
+    if not (texts and text) and not (pt.is_primitive(plain) or pt.is_null(plain)):
+        need = "texts or whole numbers" if text else "numbers"
+        raise bad(f"column {name!r} must hold {need}, got {kind}", {})
 
 
 def refuse_unknown(names: Sequence[str], known: Sequence[str]) -> None:

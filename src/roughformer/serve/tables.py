@@ -13,7 +13,7 @@ from roughformer.series import SeriesBatch
 from roughformer.serve.limits import Limits
 from roughformer.serve.numbers import LARGEST, bad
 from roughformer.serve.refusal import Refusal
-from roughformer.serve.series import Rows
+from roughformer.serve.series import LONGEST_ID, Rows
 from roughformer.serve.table_bytes import refuse_unknown
 
 __all__ = ["rows_of_table", "series_of_table"]
@@ -147,6 +147,8 @@ def _coded(table: pa.Table, name: str) -> tuple[list[Any], npt.NDArray[np.int64]
     codes = np.concatenate([chunk.indices.to_numpy() for chunk in coded.chunks]).astype(np.int64)
     entries = coded.chunk(0).dictionary
     used, first, place = np.unique(codes, return_index=True, return_inverse=True)
+    if texts and pc.max(pc.utf8_length(entries)).as_py() > LONGEST_ID:
+        raise bad(f"column {name!r} must hold texts of at most {LONGEST_ID} characters", {})
     names = entries.take(pa.array(used)).to_pylist()
     if None in names:
         raise bad(f"column {name!r} must have an entry in each row", {})

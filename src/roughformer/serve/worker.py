@@ -3,8 +3,9 @@
 import asyncio
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,34 +13,58 @@ from roughformer.serve.limits import Limits
 from roughformer.serve.refusal import Refusal
 from roughformer.threads import using_threads
 
-__all__ = ["Job", "Worker"]
+__all__ = ["Job", "Worker", "client_of_task", "in_turn"]
+
+
+# Address and port of the client that the present task works for.
+client_of_task: ContextVar[tuple[Any, ...]] = ContextVar("client", default=("", 0))
 
 
 @dataclass(eq=False)
 class Job:
     """Something to do. ``kind`` says what: ``"predict"`` (a batch of series), ``"push"`` (rows of
     streams) or ``"call"`` (a function without arguments); ``future`` gets the result.
+
+    It is either begun or given up, so that a client who is told that there was no answer can rely
+    on nothing having been done.
     """
 
     kind: str
     work: Any
     future: "asyncio.Future[Any]"
     came: float = field(default_factory=time.monotonic)
+    client: tuple[Any, ...] = field(default_factory=client_of_task.get)
+    _decided: str = ""
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def begin(self) -> bool:
+        """Whether it is to be done; it cannot be given up any more then."""
+        return self._decide("begun")
+
+    def give_up(self) -> bool:
+        """Whether it will never be done."""
+        return self._decide("given up")
+
+    def _decide(self, wish: str) -> bool:
+        with self._lock:
+            self._decided = self._decided or wish
+            return self._decided == wish
 
 
 Done = list[tuple[Job, Any]]  # results; an exception is one too
 
 
 class Worker:
-    """Runs ``handle(jobs) -> [(job, result)]`` in its thread on whatever waits.
+    """Runs ``handle(jobs, deliver)`` in its thread on whatever waits.
 
-    ``handle`` answers every job that it is given. A request waits at most ``batch_seconds`` for
-    company, and not at all if a stream waits.
+    ``handle`` answers every job that it begins, and returns those that must wait for another round:
+    clients take turns. A request waits at most ``batch_seconds`` for company, and not at all if a
+    stream waits.
     """
 
     def __init__(
         self,
-        handle: Callable[[list[Job], Callable[[Done], None]], None],
+        handle: Callable[[list[Job], Callable[[Done], None]], list[Job]],
         limits: Limits,
         threads: int | None,
     ) -> None:
@@ -68,7 +93,7 @@ class Worker:
         with self._wake:
             return not self._waiting and not self._busy
 
-    def submit(self, kind: str, work: Any) -> "asyncio.Future[Any]":
+    def submit(self, kind: str, work: Any) -> Job:
         """Let it be done. How many may wait is for the caller to say: requests are counted where
         they come in, and a socket has one job at a time.
         """
@@ -79,7 +104,7 @@ class Worker:
                 raise Refusal(503, "the service is stopping", retry_after=5)
             self._waiting.append(job)
             self._wake.notify()
-        return job.future
+        return job
 
     def stop(self) -> None:
         """Finish what waits, then end."""
@@ -94,11 +119,13 @@ class Worker:
     def _run(self) -> None:
         with using_threads(self._threads):
             while jobs := self._take():
+                later: list[Job] = []
                 try:
-                    self._handle(jobs, self._deliver)
+                    later = self._handle(jobs, self._deliver)
                 except BaseException as error:  # a bug in handle: nobody may wait for ever
                     self._deliver([(job, error) for job in jobs])
                 with self._wake:
+                    self._waiting.extendleft(reversed(later))
                     self._busy = False
 
     def _take(self) -> list[Job]:
@@ -112,9 +139,9 @@ class Worker:
             jobs: list[Job] = []
             later: list[Job] = []
             room = self._limits.max_batch
-            while self._waiting:
-                job = self._waiting.popleft()
-                if job.future.cancelled():
+            turns, self._waiting = in_turn(list(self._waiting)), deque()
+            for job in turns:
+                if job.future.done():
                     continue
                 if job.kind == "predict":
                     room -= 1
@@ -139,6 +166,20 @@ class Worker:
         assert self._loop is not None
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(_settle, list(done))
+
+
+def in_turn(jobs: list[Job]) -> list[Job]:
+    """The first job of each address, then the second of each, and so on; those of one address by
+    turns of its connections. The order of one connection stays.
+    """
+    for size in (2, 1):  # of address and port
+        count: Counter[tuple[Any, ...]] = Counter()
+        ranks = []
+        for job in jobs:
+            ranks.append(count[job.client[:size]])
+            count[job.client[:size]] += 1
+        jobs = [jobs[i] for i in sorted(range(len(jobs)), key=ranks.__getitem__)]
+    return jobs
 
 
 def _settle(done: Done) -> None:

@@ -14,12 +14,20 @@ from roughformer.series._validate import check_mask
 from roughformer.signatures.engine import (
     Engine,
     check_dropping,
+    check_finite,
     compute_tokens,
     pad,
     pick_engine,
     placed_of,
 )
-from roughformer.signatures.features import Basis, Layout, Transform, check_capacity, layout_of
+from roughformer.signatures.features import (
+    Basis,
+    Layout,
+    Transform,
+    check_capacity,
+    in_double,
+    layout_of,
+)
 from roughformer.signatures.thinning import Dropping, check_series
 from roughformer.windows import Windows
 
@@ -179,7 +187,7 @@ def _tokens(
         mask = check_mask(keep, batch.offsets, batch.ids)
     kind = batch.values.dtype
     result = _dtype(dtype, kind)
-    wide = precise or kind == np.float64 or result is np.float64
+    wide = precise or kind == np.float64 or result is np.float64 or in_double(layout)
     dropping = Dropping(mask, drop, seed, check_series(series, len(batch)))
     in_torch = not isinstance(x, SeriesBatch | np.ndarray | list) and hasattr(x, "requires_grad")
     if in_torch and (x.requires_grad or x.device.type != "cpu"):
@@ -252,7 +260,9 @@ def _tensor_tokens(
         values.double() if wide else values,
         times.to(x.device), lengths.to(x.device), here, layout, native=native,
     )  # fmt: skip
-    return found.to(torch.float64 if dtype is np.float64 else torch.float32)
+    found = found.to(torch.float64 if dtype is np.float64 else torch.float32)
+    check_finite(found, batch, layout, np.float64 if wide else np.float32)
+    return found
 
 
 def signature(x: Any, depth: int, **options: Any) -> Any:

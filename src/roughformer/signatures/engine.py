@@ -11,10 +11,11 @@ from roughformer.errors import InputError
 from roughformer.lifts import View, ViewLifts, lift_path
 from roughformer.path import Path
 from roughformer.series import SeriesBatch
+from roughformer.series._convert import is_tensor
 from roughformer.signatures import library, native_call
 from roughformer.signatures.buffers import check_out, new_result
 from roughformer.signatures.clock import clock_words
-from roughformer.signatures.features import Layout, check_capacity
+from roughformer.signatures.features import Layout, check_capacity, in_double
 from roughformer.signatures.log_table import log_table
 from roughformer.signatures.thinning import Dropping
 from roughformer.windows import Cuts, Windows
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Engine",
     "check_dropping",
+    "check_finite",
     "clock_path",
     "compute_tokens",
     "dense_values",
@@ -125,13 +127,17 @@ def compute_tokens(
     """Tokens ``(B, windows, features)`` of a batch; ``hold`` and ``context`` as in
     ``definition.signature_tokens``.
     """
+    compute = np.float64 if in_double(layout) else compute
+    workers = threads or library.default_threads()
+    size = np.dtype(dtype).itemsize
     if isinstance(windows, Windows):
         check_dropping(dropping, windows)
+        if windows.rule == "count":  # before the windows themselves take memory
+            check_capacity(layout, len(batch), int(windows.amount), size, max_memory, workers)
         windows = windows.place(batch)
     cuts = windows
     shape = (len(batch), cuts.most, layout.size)
-    workers = threads or library.default_threads()
-    check_capacity(layout, shape[0], shape[1], np.dtype(dtype).itemsize, max_memory, workers)
+    check_capacity(layout, shape[0], shape[1], size, max_memory, workers)
     native = pick_engine(engine) == "native"
     if out is None:
         out = new_result(shape, dtype, not cuts.equal)
@@ -144,6 +150,7 @@ def compute_tokens(
         mask = dropping.mask(batch)
         thin = batch if mask is None else batch.drop_points(mask=mask)
         _write_padded(thin, cuts, layout, out, native, hold, context)
+        check_finite(out, batch, layout, compute)
         return out
     # Gaps are filled between what is kept, so then the mask comes first; otherwise the kernel
     # skips dropped points by itself.
@@ -154,7 +161,34 @@ def compute_tokens(
     for call in _calls(batch, layout, values):
         native_call.forward(_request(call, cuts, layout, drawn, threads, compute), out)
     _write_clocks(batch, cuts, layout, dropping, out, threads, compute)
+    check_finite(out, batch, layout, compute)
     return out
+
+
+def check_finite(found: Any, batch: SeriesBatch, layout: Layout, compute: Any) -> None:
+    """``InputError`` if words ``found (B, L, F)`` are beyond the range of their kind, or of the one
+    that they were computed in.
+    """
+    kind = min(np.dtype(str(found.dtype).removeprefix("torch.")), np.dtype(compute))
+    most = float(np.finfo(kind).max)
+    start, end = batch.span
+    lifted = [layout.lifts[view] for view in layout.views]
+    units = [x.time.unit for x in lifted if x.time is not None and x.time.unit is not None]
+    far = max(float((end - start).max(initial=0.0)) / min(units, default=np.inf), batch.largest)
+    points = float(batch.lengths.max(initial=1))
+    # No channel moves further than from one extreme to the other at every point, and counts of
+    # observations no further than there are points; the rest is for sums on the way.
+    reach = 2 * points * max(far, 1.0) * max(layout.dim(view) for view in layout.views)
+    if layout.depth * np.log(reach) < np.log(most) - 10:
+        return
+    array = found.detach().cpu().numpy() if is_tensor(found) else found
+    good = np.isfinite(array).all(axis=(1, 2))
+    if not good.all():
+        raise InputError(
+            f"signatures of series {int(np.argmin(good))} are beyond the range of {kind}: the "
+            f"series have values of up to {batch.largest:.3g}, the depth is {layout.depth}; divide "
+            "the values by their scale, or take a lower depth or dtype=float64"
+        )
 
 
 def check_dropping(dropping: Dropping, windows: Windows) -> None:
@@ -194,7 +228,8 @@ def _write_padded(
             found = padded_tokens(
                 values, times, lengths, here, layout, hold=hold, context=context, native=native
             )
-            out[part] = found.numpy()
+            with np.errstate(over="ignore"):  # told by check_finite
+                out[part] = found.numpy()
 
 
 def placed_of(cuts: Cuts, start: npt.NDArray[np.float64]) -> "Placed":

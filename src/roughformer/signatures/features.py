@@ -105,6 +105,13 @@ class Layout:
         return found
 
 
+def in_double(layout: Layout) -> bool:
+    """Whether words are to be computed in float64, whatever the result: the terms of logarithms of
+    depth 4 and more cancel, which would cost float32 up to three of its seven digits.
+    """
+    return layout.transform == "logsignature" and layout.depth > 3
+
+
 def layout_of(
     channels: int | Sequence[str],
     depth: int,
@@ -116,7 +123,9 @@ def layout_of(
     """Check the options and return the layout of a token."""
     if isinstance(channels, int):
         channels = tuple(f"x{i}" for i in range(channels))
-    chosen = (views,) if isinstance(views, str) else tuple(views)
+    chosen = (
+        tuple(views) if isinstance(views, Sequence) and not isinstance(views, str) else (views,)
+    )
     if not chosen or len(set(chosen)) != len(chosen) or any(v not in _VIEWS for v in chosen):
         raise InputError(f"views must be one or both of {_VIEWS}, each once, got {views!r}")
     depth = whole_number(depth, "depth", 1, MAX_DEPTH)

@@ -67,6 +67,7 @@ def build_store(
     memory: int = 1 << 30,
     sizes: Sizes | None = None,
     afresh: bool = False,
+    verify: bool = False,
     progress: Progress | None = None,
 ) -> Built:
     """Make the store ``out`` of Parquet tables ``data``: paths, directories, patterns or URIs.
@@ -76,6 +77,7 @@ def build_store(
     each series are left out of its tokens. ``workers``: processes, or tasks of Ray at a time, that
     do the work; None: this process does it. ``memory``: bytes that a worker may hold of data, the
     interpreter not counted. ``afresh``: also what is finished is made again.
+    ``verify``: finished shards are read, and those that are damaged are made again.
     ``progress(stage, rows done, rows in all)`` is called now and then.
     """
     if config is None and not series:
@@ -98,6 +100,10 @@ def build_store(
     seen = [file.model_dump(exclude={"path"}) for file in source.files]
     key = hash_of({"data": seen, "options": options})
     manifest = complete(store, key)
+    if manifest is not None and verify:
+        names = enumerate(shard.file for shard in manifest.shards)
+        if not all(finished_shard(store / name, key, k, verify=True) for k, name in names):
+            manifest = None
     if manifest is not None and not afresh:
         (store / MARKER).remove()  # of a build that was killed after its last word
         return Built(manifest, kept=len(manifest.shards))
@@ -112,7 +118,8 @@ def build_store(
         memory=memory,
     )
     run = _Run(store, key, source, recipe, sizes, progress or (lambda *_: None),
-               {"engine": engine, "workers": workers, "address": address}, afresh)  # fmt: skip
+               {"engine": engine, "workers": workers, "address": address},
+               afresh, verify)  # fmt: skip
     with building(store, key, afresh) as begin:
         return run.build(config, options, begin)
 
@@ -127,6 +134,7 @@ class _Run:
     progress: Progress
     engine: dict[str, Any]
     afresh: bool
+    verify: bool
     seconds: dict[str, float] = field(default_factory=dict)
 
     def build(
@@ -147,8 +155,10 @@ class _Run:
         work = ShardWork(self.store, self.key, self.recipe, fitted.tokenizer, fitted.columns)
         begin()
         found = {
-            unit.number: finished_shard(self.store / shard_name(unit.number), self.key, unit.number)
-            for unit in units
+            number: finished_shard(
+                self.store / shard_name(number), self.key, number, verify=self.verify
+            )
+            for number in (unit.number for unit in units)
         }
         kept = {number: shard for number, shard in found.items() if shard is not None}
         left = [unit for unit in units if unit.number not in kept]

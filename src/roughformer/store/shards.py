@@ -28,12 +28,14 @@ from roughformer.store.manifest import Manifest, ShardInfo
 from roughformer.store.places import Place
 
 __all__ = [
+    "DAMAGE",
     "SERIES_COLUMNS",
     "TOKEN_COLUMNS",
     "Rows",
     "Tokens",
     "finished_shard",
     "is_shard",
+    "open_shard",
     "read_rows",
     "schema_of",
     "write_shard",
@@ -46,6 +48,8 @@ _MOST_SERIES, _MOST_BYTES = 64, 4 << 20  # of a row group
 # Words of signatures hardly get smaller: zstd's fastest level takes three times as long as lz4 and
 # saves nothing, its level 1 saves 5 %.
 _COMPRESSION = "lz4"
+# What pyarrow, or reading its result, raises for a damaged file.
+DAMAGE = (pa.ArrowException, OSError, ValueError, KeyError, TypeError)
 Array = npt.NDArray[Any]
 
 
@@ -125,17 +129,31 @@ def write_shard(
     return ShardInfo(file=place.name, bytes=size, **counts)
 
 
-def finished_shard(place: Place, key: str, unit: int) -> ShardInfo | None:
-    """What ``write_shard`` returned for the file at ``place``; None if it is none of this build."""
+def open_shard(stream: Any) -> pq.ParquetFile:
+    """The checksum of each page is verified when it is read."""
+    return pq.ParquetFile(stream, page_checksum_verification=True)
+
+
+def finished_shard(place: Place, key: str, unit: int, *, verify: bool = False) -> ShardInfo | None:
+    """What ``write_shard`` returned for the file at ``place``; None if it is none of this build.
+    ``verify``: read all of it, and None if it is damaged.
+    """
     try:
         size = place.info().size
-        with place.open() as file:
-            metadata = pq.read_metadata(file).metadata or {}
-        head = json.loads(metadata[HEAD])
+        # In memory, errors below are those of the shard and not of a connection.
+        source = pa.BufferReader(place.read()) if verify else place.open()
+        with source as stream, open_shard(stream) as file:
+            head = json.loads((file.metadata.metadata or {})[HEAD])
+            for number in range(file.num_row_groups if verify else 0):
+                file.read_row_group(number, use_threads=False)
         if (head.pop("key"), head.pop("unit")) != (key, unit):
             return None
         return ShardInfo(file=place.name, bytes=size, **head)
-    except (FileNotFoundError, pa.ArrowInvalid, KeyError, TypeError, ValueError):
+    except FileNotFoundError:
+        return None
+    except DAMAGE as error:
+        if isinstance(error, OSError) and not (place.local or verify):
+            raise
         return None
 
 
@@ -263,6 +281,8 @@ def _unpacked(table: pa.Table, name: str) -> tuple[Array, npt.NDArray[np.int64]]
     """Of a column of arrays all numbers one after the other, and the offsets of the rows."""
     field, column = table.schema.field(name), table.column(name)
     kind = np.dtype(field.metadata[b"dtype"].decode())
+    if kind.str not in ("<f4", "<f8"):
+        raise ValueError(f"column {name!r} is of the kind {kind.str}")
     if column.num_chunks == 0 or len(column) == 0:
         return np.zeros(0, kind), np.zeros(1, np.int64)
     (packed,) = column.chunks

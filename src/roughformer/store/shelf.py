@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from roughformer.errors import InputError
 from roughformer.store.manifest import Manifest
 from roughformer.store.places import Place, retrying
-from roughformer.store.shards import Rows, read_rows
+from roughformer.store.shards import DAMAGE, Rows, open_shard, read_rows
 
 __all__ = ["MIXED", "Shelf"]
 
@@ -32,13 +31,14 @@ class Shelf:
         where, counts = [], []
         for shard, info in enumerate(manifest.shards):
             footer = self._with_file(shard, lambda file: file.metadata)
-            if footer.num_rows != info.series:
+            rows = [footer.row_group(k).num_rows for k in range(footer.num_row_groups)]
+            if sum(rows) != info.series:
                 raise InputError(
-                    f"{place / info.file} has {footer.num_rows:,} series, the manifest of the "
+                    f"{place / info.file} has {sum(rows):,} series, the manifest of the "
                     f"store says {info.series:,}; make the store again"
                 )
-            where += [(shard, number) for number in range(footer.num_row_groups)]
-            counts += [footer.row_group(k).num_rows for k in range(footer.num_row_groups)]
+            where += [(shard, number) for number in range(len(rows))]
+            counts += rows
         self.where: Index = np.array(where, dtype=np.int64).reshape(-1, 2)
         self.starts: Index = np.cumsum([0, *counts], dtype=np.int64)
         self._begin()
@@ -109,13 +109,15 @@ class Shelf:
         place = self.place / self.manifest.shards[shard].file
 
         def call() -> Any:
-            with place.open() as stream, pq.ParquetFile(stream) as file:
+            with place.open() as stream, open_shard(stream) as file:
                 return use(file)
 
         try:
             return retrying(call, place)
-        except (FileNotFoundError, pa.ArrowInvalid) as error:
+        except DAMAGE as error:
+            if isinstance(error, PermissionError | InputError):
+                raise
             raise InputError(
-                f"{place} is missing or damaged ({str(error).splitlines()[0]}); make the store "
-                "again with the same command: shards that are whole are kept"
+                f"{place} is missing or damaged ({str(error).partition(chr(10))[0]}); run the "
+                "command that made the store again with --verify: shards that are whole are kept"
             ) from None

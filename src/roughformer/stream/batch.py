@@ -20,6 +20,7 @@ __all__ = ["StreamBatch", "predictor_of"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+_MOST_ROWS = 2**53  # of a stream: whole numbers up to there are exact in float64
 
 
 def predictor_of(model: Any) -> Predictor:
@@ -314,13 +315,39 @@ class StreamBatch:
             return CheckpointError(f"the snapshot does not fit {len(which)} streams: {why}")
 
         extra = self._streams.checked_extra(rows, len(which), refuse)
-        self._state.put(which, rows, refuse)
+        self._state.check(which, rows, refuse)
+        wrong = self._impossible(rows) or self._streams.impossible(rows, extra)
+        if wrong is not None:
+            raise refuse(f"no stream can be in this state: {wrong}")
+        self._put(which, rows, extra)
+
+    def take_over(self, other: "StreamBatch") -> None:
+        """Let the first streams go on where all streams of ``other``, of the same model, are.
+
+        Parameters
+        ----------
+        other : StreamBatch
+            Of no more streams.
+        """
+        which = np.arange(other.n)
+        self._put(which, other._state.rows(which), other._streams.extra_rows(which))
+
+    def _put(self, which: Ints, rows: dict[str, Any], extra: dict[str, Any]) -> None:
+        self._state.put(which, rows)
         self._streams.put_extra(which, extra)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copy and pickle by snapshot: the kernel holds addresses of what the streams remember."""
         blob = self.snapshot(np.arange(self.n))
         return _restored, (type(self), self._predictor, self.n, self._options, blob)
+
+    def _impossible(self, rows: dict[str, Any]) -> str | None:
+        """What is wrong with the state of a stream, if anything."""
+        if np.isinf(rows["last_time"]).any():
+            return "last_time is infinite"
+        if (rows["count"] < 0).any() or (rows["count"] > _MOST_ROWS).any():
+            return "count is out of range"
+        return None
 
     def _model_key(self) -> str:
         if self._key is None:

@@ -1,5 +1,7 @@
 """Streams of a causal model: the windows of the offline model, one after the other."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -87,6 +89,8 @@ class CausalStreams:
             ]
             for m, member in enumerate(self.members)
         ]
+        self.member_arrays = [name for name in state.arrays if name.startswith("member")]
+        self._by_window = [self.last, *(state.arrays[name] for name in self.member_arrays)]
         for member in self.members:
             member.eval()
         self._silence = no_events(predictor)
@@ -119,10 +123,33 @@ class CausalStreams:
     def put_extra(self, slots: Ints, extra: dict[str, Any]) -> None:
         """Nothing more to put back."""
 
+    def impossible(self, rows: dict[str, Any], extra: dict[str, Any]) -> str | None:
+        """What no stream of this model remembers: numbers out of range, or at odds."""
+        for name in ("answer", *self.rows, *self.member_arrays):
+            if not np.isfinite(rows[name]).all():
+                return f"{name} is not finite"
+        points, window, last = rows["points"], rows["window"], rows["last_time"]
+        for name, number in (("points", points), ("window", window)):
+            if (number < 0).any() or (number % 1).any() or (number > 2**53).any():
+                return f"{name} is no number of {name}"
+        if ((points > 0) == np.isnan(last)).any() or (rows["count"] > points).any():
+            return "points do not fit the last time and the count"
+        begun = points > 0
+        since = np.where(begun, last - rows["start"], 0.0)
+        if (since != rows["time"]).any() or (since < 0).any():
+            return "time does not fit the start and the last time"
+        if (window != np.where(begun, self.tokens.ended(since, points), 0)).any():
+            return "window does not fit the time"
+        if (rows["opened"] < 0).any() or (rows["opened"] > since).any():
+            return "the open window begins outside the stream"
+        if not self.endless and (window > self.most).any():
+            return f"there are more than {self.most} windows"
+        return None
+
     # What comes in
 
     def push(self, rows: Arrivals) -> Events:
-        """All at once, or ``InputError`` with nothing changed."""
+        """All at once, or an error with nothing changed."""
         if len(rows.slots) == 0:
             return replace(self._silence, dropped=rows.dropped)
         slots = rows.slots
@@ -130,18 +157,37 @@ class CausalStreams:
         count = self._count(rows, first)
         owner = np.repeat(np.arange(len(slots)), count)
         slot, window = slots[owner], first[owner] + _numbered(count)
-        ends, outputs, at = [], [], 0
-        for part in self.tokens.advance(slots, rows.offsets, rows.times, rows.values, len(owner)):
-            these = slice(at, at := at + len(part.ends))
-            outputs.append(self._run(slot[these], window[these], part))
-            ends.append(part.ends)
-        assert at == len(owner)
-        if not outputs:
-            return replace(self._silence, dropped=rows.dropped)
-        time = self.rows["start"][slot] + np.concatenate(ends)
-        return Events(
-            slot, time, window, answers_of(self.predictor, torch.cat(outputs)), rows.dropped
-        )
+        with self._undoing(slots, slots[count > 0]):
+            ends, outputs, at = [], [], 0
+            given = (rows.offsets, rows.times, rows.values)
+            for part in self.tokens.advance(slots, *given, len(owner)):
+                these = slice(at, at := at + len(part.ends))
+                outputs.append(self._run(slot[these], window[these], part))
+                ends.append(part.ends)
+            assert at == len(owner)
+            if not outputs:
+                return replace(self._silence, dropped=rows.dropped)
+            time = self.rows["start"][slot] + np.concatenate(ends)
+            answers = answers_of(self.predictor, torch.cat(outputs))
+        return Events(slot, time, window, answers, rows.dropped)
+
+    @contextmanager
+    def _undoing(self, slots: Ints, ending: Ints) -> Iterator[None]:
+        """If anything fails, the streams ``slots``, of which ``ending`` end windows, are put back
+        to where they were. Without an end the model is not run, and a single call of the kernel
+        does all or nothing.
+        """
+        if not len(ending):
+            yield
+            return
+        kept = [(array, slots, array[slots]) for array in self.rows.values()]
+        kept += [(array, ending, array[ending]) for array in self._by_window]
+        try:
+            yield
+        except BaseException:
+            for array, which, before in kept:
+                array[which] = before
+            raise
 
     def _count(self, rows: Arrivals, first: Ints) -> Ints:
         """``(g,)``: windows that end with these rows, from number ``first (g,)`` on. More than can

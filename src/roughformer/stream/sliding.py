@@ -100,14 +100,15 @@ class SlidingStreams:
             kept.append((times[low:].copy(), values[low:].copy()))
         owner, window = np.array(who, dtype=np.int64), np.array(number, dtype=np.int64)
         output = self._run(ask, self.static[slots[owner]])
+        answers = None if output is None else answers_of(self.predictor, output)
         for g, slot in enumerate(slots):
             self.kept[slot] = kept[g]
         self.start[slots], self.now[slots] = start, newest
         self.due[slots], self.begun[slots] = np.maximum(count, due), True
         times = start[owner] + (window + 1) * self.every
-        if output is None:
+        if answers is None:
             return no_events(self.predictor, rows.dropped)
-        return Events(slots[owner], times, window, answers_of(self.predictor, output), rows.dropped)
+        return Events(slots[owner], times, window, answers, rows.dropped)
 
     def _count(self, elapsed: Floats) -> Ints:
         """How many times an event has fallen due, ``elapsed`` after the start."""
@@ -183,10 +184,39 @@ class SlidingStreams:
         except KeyError as error:
             raise refuse(f"it has no {error}") from None
         offsets, times, values = extra["kept_offsets"], extra["kept_times"], extra["kept_values"]
-        good = offsets.shape == (n + 1,) and values.shape == (len(times), len(self.channels))
-        if not good or offsets[-1] != len(times):
+        kinds = offsets.dtype == np.int64 and times.dtype == values.dtype == np.float64
+        good = offsets.shape == (n + 1,) and times.ndim == 1
+        if not (kinds and good) or values.shape != (len(times), len(self.channels)):
             raise refuse("what was kept has another shape")
+        if offsets[0] != 0 or offsets[-1] != len(times) or (np.diff(offsets) < 0).any():
+            raise refuse("what was kept is of other streams")
         return extra
+
+    def impossible(self, rows: dict[str, Array], extra: dict[str, Array]) -> str | None:
+        """What no stream of this model remembers: numbers out of range, or at odds."""
+        begun, last = rows["begun"], rows["last_time"]
+        if (begun == np.isnan(last)).any():
+            return "last_time does not fit whether it has begun"
+        if not (np.isfinite(rows["start"]).all() and np.isfinite(rows["now"]).all()):
+            return "start or now is not finite"
+        if np.isinf(rows["static"]).any() or np.isinf(extra["kept_values"]).any():
+            return "a value is infinite"
+        if (rows["now"][begun] != last[begun]).any():
+            return "now does not fit the last time"
+        due = np.floor(np.where(begun, rows["now"] - rows["start"], 0.0) / self.every)
+        if (due < 0).any() or (due > 2**53).any() or (np.abs(rows["due"] - due) > 1).any():
+            return "the number of the next event does not fit the time"
+        offsets, times = extra["kept_offsets"], extra["kept_times"]
+        lengths = np.diff(offsets)
+        if lengths.max(initial=0) > self.most or lengths[~begun].any():
+            return "more observations are kept than may be"
+        owner = np.repeat(np.arange(len(lengths)), lengths)
+        later = np.diff(times) > 0
+        now = rows["now"][owner]
+        inside = (times > now - self.span) & (times <= now)
+        if not inside.all() or not later[owner[1:] == owner[:-1]].all():
+            return "kept times do not ascend within the span"
+        return None
 
     def put_extra(self, slots: Ints, extra: dict[str, Array]) -> None:
         """The way back of ``extra_rows``."""

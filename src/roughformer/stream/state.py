@@ -40,8 +40,10 @@ class State:
         """A copy of what these streams remember."""
         return {name: array[slots] for name, array in self.arrays.items()}
 
-    def put(self, slots: Ints, rows: dict[str, Array], refuse: Callable[[str], Exception]) -> None:
-        """Write rows from ``rows`` back; ``refuse(why)`` if they are those of other streams."""
+    def check(
+        self, slots: Ints, rows: dict[str, Array], refuse: Callable[[str], Exception]
+    ) -> None:
+        """Raise ``refuse(why)`` if ``rows`` are those of other streams."""
         if set(rows) != set(self.arrays):
             raise refuse("it holds other arrays")
         for name, array in self.arrays.items():
@@ -49,6 +51,9 @@ class State:
                 raise refuse(f"{name} has shape {rows[name].shape}")
             if rows[name].dtype != array.dtype:
                 raise refuse(f"{name} has type {rows[name].dtype}")
+
+    def put(self, slots: Ints, rows: dict[str, Array]) -> None:
+        """Write rows back."""
         for name, array in self.arrays.items():
             array[slots] = rows[name]
 
