@@ -45,6 +45,7 @@ Array = npt.NDArray[Any]
 _LEVELS = np.array(QUANTILES)
 _TAIL = 0.005  # share of a channel's values on each side that its scale does not look at
 _ROWS = 256  # moments that are computed at once
+_QUERIES = 16384  # answers that are computed at once
 _CALIBRATED = 40_000  # held-out values that intervals are calibrated on
 _DAY, _WEEK = 86400.0, 604800.0
 
@@ -689,7 +690,9 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
             for which, of_time in ((~inside, False), (inside, True)):
                 query = np.flatnonzero(which)
                 row_of = query if of_time else series[query]
-                for part in _in_parts(query, row_of):
+                size = max(1, min(_QUERIES // max(n, 1), _ROWS if of_time else _QUERIES))
+                for i in range(0, len(query), size):
+                    part = slice(i, i + size)
                     _, first, row = np.unique(row_of[part], return_index=True, return_inverse=True)
                     q = query[part]
                     rows = series[q][first]
@@ -909,14 +912,6 @@ def _seconds(stamps: Array, batch: SeriesBatch) -> Array:
     if not np.isfinite(seconds).all():
         raise InputError("at must be finite times")
     return seconds
-
-
-def _in_parts(query: Array, row_of: Array) -> list[Array]:
-    """Places of the queries in parts of whole rows, so that memory stays bounded."""
-    if not len(query):
-        return []
-    starts = np.flatnonzero(np.r_[True, row_of[1:] != row_of[:-1]])
-    return np.split(np.arange(len(query)), starts[_ROWS::_ROWS])
 
 
 def _laid_out(answer: _Answer, found: Array, asked: list[Array], n: int, alone: bool) -> Any:
