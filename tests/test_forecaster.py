@@ -42,13 +42,13 @@ def two_channels(n=60, seed=0):
     return series, times
 
 
-TINY = {"steps": 20, "d_model": 16, "n_layers": 1, "random_state": 0, "n_jobs": 1}
+TINY = {"steps": 20, "horizon": 8.0, "d_model": 16, "n_layers": 1, "random_state": 0, "n_jobs": 1}
 
 
 @pytest.fixture(scope="module")
 def fitted():
     x, t = ornstein_uhlenbeck(1000, seed=0, level=100.0, size=20.0)
-    options = {"steps": 400, "horizon": 4.0, "random_state": 0, "n_jobs": 1}
+    options = TINY | {"steps": 600, "horizon": 4.0, "learning_rate": 4e-3}
     return rf.RFormerForecaster(**options).fit(x, t)
 
 
@@ -209,7 +209,8 @@ def test_beyond_the_horizon_a_forecast_stays_and_a_warning_says_so(fitted):
 def test_units_of_values_and_times_do_not_matter():
     x, t = ornstein_uhlenbeck(40, seed=7)
     plain = rf.RFormerForecaster(**TINY).fit(x, t)
-    scaled = rf.RFormerForecaster(**TINY).fit([1000 * v + 5 for v in x], [3600 * s for s in t])
+    scaled = rf.RFormerForecaster(**TINY | {"horizon": 8 * 3600.0})
+    scaled.fit([1000 * v + 5 for v in x], [3600 * s for s in t])
     found = plain.predict(x, t, at=[16.0])
     other = scaled.predict([1000 * v + 5 for v in x], [3600 * s for s in t], at=[16 * 3600.0])
     np.testing.assert_allclose((other - 5) / 1000, found, rtol=1e-3, atol=1e-3)
@@ -240,7 +241,7 @@ def test_static_covariates_are_used_and_asked_for():
     level = rng.normal(size=(120, 1))
     times = [np.sort(rng.uniform(0, 10, 8)) for _ in level]
     x = [np.r_[[[0.0]], np.full((7, 1), s)] for s in level[:, 0]]  # unknown until the second point
-    options = TINY | {"steps": 300, "learning_rate": 1e-2, "horizon": 10.0}
+    options = TINY | {"steps": 200, "learning_rate": 1e-2, "horizon": 12.0}
     model = rf.RFormerForecaster(**options).fit(x, times, static=level)
     found = model.predict([v[:1] for v in x], [t[:1] for t in times], at=[12.0], static=level)
     assert np.corrcoef(found[:, 0, 0], level[:, 0])[0, 1] > 0.8
@@ -296,9 +297,9 @@ def test_members_answer_together():
     x, t = two_channels(30)
     model = rf.RFormerForecaster(**TINY | {"members": 2}).fit(x, t)
     each = []
-    for network in model._networks:
+    for network in model.predictor_.networks:
         one = clone(model).fit(x, t)
-        one._networks = [network]
+        one.predictor_.networks = [network]
         each.append(one.predict(x, t, at=[11.0]))
     np.testing.assert_allclose(model.predict(x, t, at=[11.0]), np.mean(each, axis=0), rtol=1e-6)
 

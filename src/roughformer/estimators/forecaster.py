@@ -4,7 +4,7 @@ import os
 import warnings
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -13,54 +13,24 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from roughformer.checkpoint import load_checkpoint, save_checkpoint
-from roughformer.conformal import LevelCalibration, level_of, value_at
 from roughformer.errors import CheckpointError, InputError
 from roughformer.estimators.inputs import aligned, as_series, series_to_fit
 from roughformer.estimators.stored import from_plain, to_plain
-from roughformer.model.forecaster import (
-    QUANTILES,
-    Forecaster,
-    ForecasterConfig,
-    Moments,
-    Queries,
-)
+from roughformer.forecasts import Answers, ForecastPredictor
+from roughformer.model.forecaster import Forecaster, ForecasterConfig
 from roughformer.series import SeriesBatch
 from roughformer.series._times import to_seconds
 from roughformer.threads import using_threads
 from roughformer.tokens.tokenizer import check_series
-from roughformer.train.forecasting import (
-    Drawn,
-    ScaledSeries,
-    draw_forecasts,
-    draw_interpolations,
-    train_forecaster,
-)
+from roughformer.train.forecasting import ScaledSeries, train_forecaster
 from roughformer.train.trainee import check_device
 
 __all__ = ["RFormerForecaster"]
 
 Array = npt.NDArray[Any]
 
-_LEVELS = np.array(QUANTILES)
 _TAIL = 0.005  # share of a channel's values on each side that its scale does not look at
-_ROWS = 256  # moments that are computed at once
-_QUERIES = 16384  # answers that are computed at once
-_CALIBRATED = 40_000  # held-out values that intervals are calibrated on
 _DAY, _WEEK = 86400.0, 604800.0
-
-
-class _Answer(NamedTuple):
-    """Asked values, flat: which series, place among its times, channel, and what was found."""
-
-    series: Array
-    place: Array
-    channel: Array
-    point: Array  # in units of the data
-    quantiles: Array  # (Q, 9) in scaled units
-    distance: Array  # to the end of the past, or to the nearest observation
-    inside: Array  # whether it lies within the series
-    known: Array  # the observed value, or NaN
 
 
 class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
@@ -142,9 +112,8 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
     (2, 2, 1)
     """
 
-    _networks: list[Forecaster]
-    _calibration: dict[str, LevelCalibration]
-    _known: dict[str, Any]  # how tables and arrays are read
+    predictor_: ForecastPredictor
+    history_: list[dict[str, Any]]
 
     def __init__(
         self,
@@ -231,7 +200,7 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
         self
         """
         self._check_parameters()
-        batch, self._known = series_to_fit(X, None, times, lengths, layout, columns)
+        batch, about = series_to_fit(X, None, times, lengths, layout, columns)
         covariates = _static_of(batch, static)
         if len(batch) == 0:
             raise InputError("there is nothing to learn from: no series were given")
@@ -239,17 +208,15 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
         order = np.random.default_rng(seed).permutation(len(batch))
         n_held = 0 if validation_data is not None else int(self.validation * len(batch))
         held, used = order[:n_held], np.sort(order[n_held:])
-        self.channels_, self.n_features_in_ = batch.channels, batch.n_channels
-        self._n_static, self._dated = covariates.shape[1], batch.time_origin is not None
-        part = batch[used]
-        scaling = self._scaling(part, covariates[used])
         with using_threads(self.n_jobs):
-            self._train(part, covariates[used], scaling, seed)
+            predictor = self._train(batch[used], covariates[used], seed)
             if validation_data is None:
-                self._calibrate(batch[held], covariates[held], seed)
+                predictor.calibrate(batch[held], covariates[held], seed)
             else:
-                check_series(validation_data, self.channels_, ())
-                self._calibrate(validation_data, self._static(validation_data, None), seed)
+                check_series(validation_data, batch.channels, ())
+                predictor.calibrate(validation_data, _static_of(validation_data, None), seed)
+        predictor.facts["data"] = about
+        self._adopt(predictor)
         return self
 
     def _check_parameters(self) -> None:
@@ -269,106 +236,65 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
             raise InputError(f"periods must be positive numbers, got {self.periods!r}")
         check_device(self.device)
 
-    def _scaling(self, batch: SeriesBatch, static: Array) -> dict[str, Array]:
-        """What the networks must know of the data: time scales, centres and spreads."""
+    def _train(self, batch: SeriesBatch, static: Array, seed: int) -> ForecastPredictor:
+        """Networks that know the data's scales, trained from different seeds."""
         span = batch.times[batch.offsets[1:] - 1] - batch.times[batch.offsets[:-1]]
         if not (span > 0).any():
             raise InputError(
                 "no series has two points, so there is nothing to forecast from; give longer series"
             )
-        self.horizon_ = float(self.horizon or 0.5 * np.median(span[span > 0]))
-        gap = _usual_gap(batch)
-        longest = max(float(np.median(span[span > 0])), self.horizon_, 4 * gap)
-        never = [
-            c for c, x in zip(batch.channels, batch.values.T, strict=True) if np.isnan(x).all()
-        ]
-        if never:
-            warnings.warn(
-                f"never observed in the training series, so predicted as NaN: {', '.join(never)}",
-                UserWarning, stacklevel=3,
-            )  # fmt: skip
-        centre, spread = _centre_and_spread(batch.values)
-        self._never = np.array([c in never for c in batch.channels])
-        auto = (_DAY, _WEEK) if self._dated else ()
+        usual = float(np.median(span[span > 0]))
+        horizon = float(0.5 * usual if self.horizon is None else self.horizon)
+        dated = batch.time_origin is not None
+        auto = (_DAY, _WEEK) if dated else ()
         periods = auto if isinstance(self.periods, str) else tuple(self.periods)
-        static_centre, static_spread = _centre_and_spread(static)
-        return {
-            "scales": np.geomspace(gap, longest, ForecasterConfig.model_fields["n_scales"].default),
-            "periods": np.array(periods, dtype=np.float64),
-            "centre": centre,
-            "spread": spread,
-            "static_centre": static_centre,
-            "static_spread": static_spread,
-        }
-
-    def _train(
-        self, batch: SeriesBatch, static: Array, scaling: dict[str, Array], seed: int
-    ) -> None:
         config = ForecasterConfig(
             n_channels=batch.n_channels,
             n_static=static.shape[1],
-            n_periods=len(scaling["periods"]),
+            n_periods=len(periods),
             d_model=self.d_model,
             n_layers=self.n_layers,
             dropout=self.dropout,
         )
+        gap = _usual_gap(batch)
+        scaling = {"periods": np.array(periods, dtype=np.float64)}
+        scaling["scales"] = np.geomspace(gap, max(usual, horizon, 4 * gap), config.n_scales)
+        scaling["centre"], scaling["spread"], scaling["varies"] = _scale(batch.values)
+        scaling["static_centre"], scaling["static_spread"], _ = _scale(static)
         device = torch.device("cpu")
         if self.device != "cpu":
             device = torch.accelerator.current_accelerator(check_available=True) or device
-        self._networks, self.history_ = [], []
-        told = (lambda record: print(record)) if self.verbose else None
+        networks = []
+        self.history_ = []
         for number in range(self.members):
             with torch.random.fork_rng():
                 torch.manual_seed(seed + number)
                 network = Forecaster(config)
                 network.fit_scaling(**scaling)
-                data = ScaledSeries.of(batch, static, network, _epoch(batch), self.context)
+                data = ScaledSeries.of(batch, static, network, self.context)
                 history = train_forecaster(
-                    network, data, horizon=self.horizon_, steps=self.steps,
-                    batch_size=self.batch_size, learning_rate=self.learning_rate,
-                    weight_decay=self.weight_decay, interpolation=bool(self.interpolation),
-                    seed=seed + number, device=device, told=told,
+                    network, data, horizon=horizon, steps=self.steps, batch_size=self.batch_size,
+                    learning_rate=self.learning_rate, weight_decay=self.weight_decay,
+                    interpolation=bool(self.interpolation), seed=seed + number, device=device,
+                    told=print if self.verbose else None,
                 )  # fmt: skip
-            self._networks.append(network.cpu())
+            networks.append(network.cpu())
             self.history_ += [record | {"member": number + 1} for record in history]
-
-    def _calibrate(self, held: SeriesBatch, static: Array, seed: int) -> None:
-        """Levels of held-out values in their predicted distributions, by horizon."""
-        self._calibration = {}
-        if not len(held):
-            empty = LevelCalibration.fit(np.zeros(0), np.zeros(0))
-            self._calibration = {"forecast": empty, "interpolation": empty}
-            return
-        network = self._networks[0]
-        data = ScaledSeries.of(held, static, network, _epoch(held), self.context)
-        periods = network.periods.numpy()
-        rng = np.random.default_rng(seed)
-
-        def forecasts(series: Array) -> Drawn:
-            return draw_forecasts(data, series, self.horizon_, periods, rng)
-
-        def interpolations(series: Array) -> Drawn:
-            return draw_interpolations(data, series, periods, rng)
-
-        varies = np.nanstd(np.where(np.isnan(data.values), 0, data.values), axis=0) > 0
-        for name, draw in (("forecast", forecasts), ("interpolation", interpolations)):
-            levels, distances, n = [np.zeros(0)], [np.zeros(0)], 0
-            for _ in range(20):  # rounds over the series, while more values are wanted
-                for i in range(0, len(held), _ROWS):
-                    drawn = draw(np.arange(i, min(i + _ROWS, len(held))))
-                    if not len(drawn.target):
-                        continue
-                    _, quantiles = self._run(drawn.moments, drawn.queries)
-                    counts = varies[drawn.queries.channel.numpy()]
-                    u = level_of(drawn.target.double().numpy(), quantiles, _LEVELS)
-                    levels.append(u[counts])
-                    distances.append(_distance(drawn.moments, drawn.queries)[counts])
-                    n += int(counts.sum())
-                if n >= _CALIBRATED or (name == "interpolation" and not self.interpolation):
-                    break
-            self._calibration[name] = LevelCalibration.fit(
-                np.concatenate(levels), np.concatenate(distances)
+        never = np.asarray(np.isnan(batch.values).all(axis=0))
+        if never.any():
+            names = ", ".join(np.array(batch.channels)[never])
+            warnings.warn(
+                f"never observed in the training series, so predicted as NaN: {names}",
+                UserWarning,
+                stacklevel=3,
             )
+        return ForecastPredictor(
+            networks, batch.channels, never, horizon, self.context, bool(self.interpolation), dated
+        )
+
+    def _adopt(self, predictor: ForecastPredictor) -> None:
+        self.predictor_, self.channels_ = predictor, predictor.channels
+        self.horizon_, self.n_features_in_ = predictor.horizon, len(predictor.channels)
 
     # Predicting
 
@@ -414,8 +340,9 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
         """
         batch, covariates = self._series(X, times, lengths, static, layout, columns)
         (asked, alone), wanted = _times_asked(at, batch), self._channels(channels)
-        answer = self._ask(batch, covariates, asked, wanted)
-        return _laid_out(answer, answer.point, asked, len(wanted), alone)
+        with using_threads(self.n_jobs):
+            answers = self.predictor_.ask(batch, covariates, asked, wanted)
+        return _laid_out(answers, answers.point, asked, len(wanted), alone)
 
     def predict_quantiles(
         self,
@@ -462,9 +389,10 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
             raise InputError(f"levels must lie between 0 and 1, got {tuple(levels)!r}")
         batch, covariates = self._series(X, times, lengths, static, layout, columns)
         (asked, alone), wanted = _times_asked(at, batch), self._channels(channels)
-        answer = self._ask(batch, covariates, asked, wanted)
-        found = np.stack([self._quantile(answer, level) for level in levels], axis=1)
-        return _laid_out(answer, found, asked, len(wanted), alone)
+        with using_threads(self.n_jobs):
+            answers = self.predictor_.ask(batch, covariates, asked, wanted)
+        found = np.stack([self.predictor_.quantile(answers, level) for level in levels], axis=1)
+        return _laid_out(answers, found, asked, len(wanted), alone)
 
     def predict_interval(
         self,
@@ -552,7 +480,8 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
         batch, covariates = self._series(X, times, lengths, static, layout, columns)
         rows = [np.isnan(batch.series(b)[1]).any(axis=1) for b in range(len(batch))]
         asked = [batch.series(b)[0][rows[b]] for b in range(len(batch))]
-        answer = self._ask(batch, covariates, asked, np.arange(batch.n_channels))
+        with using_threads(self.n_jobs):
+            answer = self.predictor_.ask(batch, covariates, asked, np.arange(batch.n_channels))
         values = np.array(batch.values, dtype=np.float64)
         point = np.flatnonzero(np.concatenate([np.zeros(0, bool), *rows]))
         first = np.cumsum([0, *(len(a) for a in asked)])
@@ -598,25 +527,28 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
         start, end = batch.times[batch.offsets[:-1]], batch.times[batch.offsets[1:] - 1]
         cut = np.maximum(end - self.horizon_, (start + end) / 2)
         of_point = np.repeat(np.arange(len(batch)), batch.lengths)
-        after = batch.times > cut[of_point]
-        some = np.flatnonzero(np.bincount(of_point[after], minlength=len(batch)))
-        if not len(some):
+        before = batch.times <= cut[of_point]
+        counts = np.bincount(of_point[before], minlength=len(batch))
+        origin = batch.times[batch.offsets[:-1] + counts - 1]
+        after = ~before & (batch.times <= origin[of_point] + self.horizon_)
+        if not after.any():
             raise InputError("score needs series of at least two points")
         past = SeriesBatch(
-            batch.times[~after],
-            batch.values[~after],
-            np.r_[0, np.cumsum(np.bincount(of_point[~after], minlength=len(batch)))],
+            batch.times[before],
+            batch.values[before],
+            np.r_[0, np.cumsum(counts)],
             channels=batch.channels,
             time_origin=batch.time_origin,
         )
         asked = [batch.times[after & (of_point == b)] for b in range(len(batch))]
-        answer = self._ask(past, covariates, asked, np.arange(batch.n_channels))
+        with using_threads(self.n_jobs):
+            answer = self.predictor_.ask(past, covariates, asked, np.arange(batch.n_channels))
         first = np.cumsum([0, *(len(a) for a in asked)])
         true = batch.values[
             np.flatnonzero(after)[first[answer.series] + answer.place], answer.channel
         ]
         known = ~np.isnan(true)
-        channel, centre = answer.channel[known], self._networks[0].centre.numpy()
+        channel, centre = answer.channel[known], self.predictor_.networks[0].centre.numpy()
         error = np.bincount(channel, (true - answer.point)[known] ** 2, batch.n_channels)
         total = np.bincount(channel, (true[known] - centre[channel]) ** 2, batch.n_channels)
         return float(np.mean(1 - error[total > 0] / total[total > 0])) if total.any() else 0.0
@@ -624,25 +556,24 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
     def _series(
         self, x: Any, times: Any, lengths: Any, static: Any, layout: Any, columns: Any
     ) -> tuple[SeriesBatch, Array]:
-        check_is_fitted(self, "channels_")
-        known = {"channels": self.channels_} | self._known
+        check_is_fitted(self, "predictor_")
+        known = {"channels": self.channels_} | self.predictor_.facts["data"]
         batch = as_series(
             x, times, lengths, layout=layout, columns=columns, n_channels=self.n_features_in_,
             known=known,
         )  # fmt: skip
         check_series(batch, self.channels_, ())
-        if (batch.time_origin is not None) != self._dated:
-            kinds = ("dates", "numbers") if self._dated else ("numbers", "dates")
+        dated = self.predictor_.dated
+        if len(batch) and (batch.time_origin is not None) != dated:
+            kinds = ("dates", "numbers") if dated else ("numbers", "dates")
             raise InputError(f"the model was fitted to times that are {kinds[0]}, got {kinds[1]}")
-        return batch, self._static(batch, static)
-
-    def _static(self, batch: SeriesBatch, static: Any) -> Array:
         found = _static_of(batch, static)
-        if found.shape[1] != self._n_static:
+        if found.shape[1] != self.predictor_.n_static:
             raise InputError(
-                f"the model takes {self._n_static} static covariates, got {found.shape[1]}"
+                f"the model takes {self.predictor_.n_static} static covariates, got "
+                f"{found.shape[1]}"
             )
-        return found
+        return batch, found
 
     def _channels(self, channels: Sequence[str | int] | None) -> Array:
         """Numbers of the channels that are asked for."""
@@ -662,101 +593,6 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
                 )
         return np.array(found, dtype=np.int64)
 
-    def _ask(self, batch: SeriesBatch, static: Array, asked: list[Array], wanted: Array) -> _Answer:
-        """Answers for all series, at the times ``asked`` of each, for the channels ``wanted``."""
-        network = self._networks[0]
-        data = ScaledSeries.of(batch, static, network, _epoch(batch), self.context)
-        series = np.repeat(np.arange(len(batch)), [len(a) for a in asked])
-        time = np.concatenate([np.zeros(0), *asked])
-        place = np.concatenate([np.zeros(0, int), *(np.arange(len(a)) for a in asked)])
-        end = batch.times[batch.offsets[1:] - 1][series]
-        inside = time <= end
-        if inside.any() and not self.interpolation:
-            raise InputError(
-                "a time within a series was asked for, but the model was fitted for forecasts "
-                "only; fit with interpolation=True"
-            )
-        ahead = float((time - end).max(initial=0.0))
-        if ahead > self.horizon_ * (1 + 1e-6):
-            warnings.warn(
-                f"the model was trained for up to {self.horizon_:.6g} ahead, and is asked for "
-                f"{ahead:.6g}: beyond its horizon the forecast stays as it is there, and intervals "
-                "do not grow; fit with a longer horizon", UserWarning, stacklevel=3,
-            )  # fmt: skip
-        n = len(wanted)
-        parts: list[tuple[Array, ...]] = []
-        with using_threads(self.n_jobs), torch.no_grad():
-            # Forecasts: one moment for each series. Interpolation: one for each time.
-            for which, of_time in ((~inside, False), (inside, True)):
-                query = np.flatnonzero(which)
-                row_of = query if of_time else series[query]
-                size = max(1, min(_QUERIES // max(n, 1), _ROWS if of_time else _QUERIES))
-                for i in range(0, len(query), size):
-                    part = slice(i, i + size)
-                    _, first, row = np.unique(row_of[part], return_index=True, return_inverse=True)
-                    q = query[part]
-                    rows = series[q][first]
-                    at = time[q][first] if of_time else end[q][first]
-                    moments, number = data.moments(rows, at, both_sides=of_time)
-                    known = np.full((len(q), n), np.nan)
-                    if of_time:
-                        here = moments.times.numpy() == 0
-                        r, c = np.nonzero(here)
-                        known[r] = batch.values[number[r, c]][:, wanted]
-                    when = np.minimum(time[q], at[row] + self.horizon_)
-                    queries = data.queries(
-                        np.repeat(row, n), np.tile(wanted, len(q)), np.repeat(when, n), at,
-                        network.periods.numpy(),
-                    )  # fmt: skip
-                    if len(queries.phase.T):  # seasons go on beyond the horizon
-                        late = data.queries(
-                            np.repeat(row, n), np.tile(wanted, len(q)), np.repeat(time[q], n), at,
-                            network.periods.numpy(),
-                        )  # fmt: skip
-                        queries = queries._replace(phase=late.phase)
-                    mean, quantiles = self._run(moments, queries)
-                    point = (mean + quantiles[:, QUANTILES.index(0.5)]) / 2
-                    parts.append(
-                        (
-                            np.repeat(q, n),
-                            point,
-                            quantiles,
-                            _distance(moments, queries),
-                            known.ravel(),
-                        )
-                    )
-        if not parts:
-            none = np.zeros(0)
-            parts = [(np.zeros(0, int), none, np.zeros((0, len(QUANTILES))), none, none)]
-        q, point, quantiles, distance, known = (np.concatenate(x) for x in zip(*parts, strict=True))
-        channel = np.tile(wanted, len(q) // max(n, 1))
-        centre, spread = network.centre.numpy()[channel], network.spread.numpy()[channel]
-        value = point * spread + centre
-        value = np.where(self._never[channel], np.nan, value)
-        return _Answer(
-            series[q], place[q], channel, np.where(np.isnan(known), value, known), quantiles,
-            distance, inside[q], known,
-        )  # fmt: skip
-
-    def _run(self, moments: Moments, queries: Queries) -> tuple[Array, Array]:
-        """Mean ``(Q,)`` and quantiles ``(Q, 9)`` of all members together, scaled."""
-        with torch.no_grad():
-            found = [network(moments, queries) for network in self._networks]
-        mean = torch.stack([m for m, _ in found]).double().mean(dim=0)
-        quantiles = torch.stack([q for _, q in found]).double().mean(dim=0)
-        return mean.numpy(), quantiles.numpy()
-
-    def _quantile(self, answer: _Answer, level: float) -> Array:
-        """The calibrated quantile of each answer, in units of the data."""
-        forecast = self._calibration["forecast"].level(level, answer.distance)
-        within = self._calibration["interpolation"].level(level, answer.distance)
-        scaled = value_at(np.where(answer.inside, within, forecast), answer.quantiles, _LEVELS)
-        network = self._networks[0]
-        spread = network.spread.numpy()[answer.channel]
-        value = scaled * spread + network.centre.numpy()[answer.channel]
-        value = np.where(self._never[answer.channel], np.nan, value)
-        return np.where(np.isnan(answer.known), value, answer.known)
-
     # On disk
 
     def save(self, directory: str | os.PathLike[str]) -> None:
@@ -767,21 +603,9 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
         directory : path-like
             Directory to write.
         """
-        check_is_fitted(self, "channels_")
-        config = {
-            "kind": "forecaster",
-            "network": self._networks[0].config.model_dump(mode="json"),
-            "members": len(self._networks),
-            "channels": list(self.channels_),
-            "never": self._never.tolist(),
-            "horizon": self.horizon_,
-            "dated": self._dated,
-            "known": self._known,
-            "calibration": {name: x.to_plain() for name, x in self._calibration.items()},
-            "parameters": to_plain(self.get_params(deep=False)),
-        }
-        tensors = {f"member{i}": dict(x.state_dict()) for i, x in enumerate(self._networks)}
-        save_checkpoint(directory, config, tensors)
+        check_is_fitted(self, "predictor_")
+        self.predictor_.facts["parameters"] = to_plain(self.get_params(deep=False))
+        self.predictor_.save(directory)
 
     @classmethod
     def load(cls, directory: str | os.PathLike[str]) -> Self:
@@ -797,38 +621,17 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
         RFormerForecaster
             Fitted, with the parameters that it was saved with.
         """
-        saved = load_checkpoint(directory)
-        config = saved.config
-        if config.get("kind") != "forecaster":
-            raise InputError(
-                f"{os.fspath(directory)} holds a model of the kind {config.get('kind')!r}, not a "
-                "forecaster; load it with the estimator that saved it"
-            )
+        predictor = ForecastPredictor.load(directory)
         try:
-            model = cls(**from_plain(config["parameters"], cls().get_params(deep=False), {}))
-            model._networks = []
-            for i in range(config["members"]):
-                network = Forecaster(ForecasterConfig(**config["network"]))
-                network.load_state_dict(saved.tensors[f"member{i}"])
-                model._networks.append(network.eval())
-            model.channels_ = tuple(config["channels"])
-            model.n_features_in_ = len(model.channels_)
-            model.horizon_ = float(config["horizon"])
-            model.history_ = []
-            model._never = np.array(config["never"], dtype=bool)
-            model._dated = bool(config["dated"])
-            model._known = dict(config["known"])
-            model._n_static = model._networks[0].config.n_static
-            model._calibration = {
-                name: LevelCalibration.from_plain(plain)
-                for name, plain in config["calibration"].items()
-            }
-        except (KeyError, TypeError, ValueError, RuntimeError) as error:
-            first = str(error).splitlines()[0] if str(error) else repr(error)
+            known = cls().get_params(deep=False)
+            model = cls(**from_plain(predictor.facts.get("parameters", {}), known, {}))
+        except (AttributeError, TypeError, ValueError) as error:
             raise CheckpointError(
-                f"{os.fspath(directory)} is complete but is no forecaster that this version of "
-                f"roughformer can read: {first}"
+                f"{os.fspath(directory)} holds parameters that this version of roughformer cannot "
+                f"read: {error}"
             ) from error
+        model._adopt(predictor)
+        model.history_ = []
         return model
 
 
@@ -844,16 +647,18 @@ def _static_of(batch: SeriesBatch, static: Any) -> Array:
     return found
 
 
-def _centre_and_spread(values: Array) -> tuple[Array, Array]:
-    """Mean and deviation of each column ``(N, C)``, the furthest values drawn in to quantiles."""
-    centre, spread = np.zeros(values.shape[1]), np.ones(values.shape[1])
+def _scale(values: Array) -> tuple[Array, Array, Array]:
+    """Mean and deviation of each column ``(N, C)``, the furthest values drawn in to quantiles, and
+    whether it varies (1 or 0).
+    """
+    centre, spread, varies = (np.zeros(values.shape[1]) for _ in range(3))
     for c, column in enumerate(values.T.astype(np.float64)):
         known = column[~np.isnan(column)]
         if len(known):
             inner = np.clip(known, *np.quantile(known, [_TAIL, 1 - _TAIL]))
-            centre[c] = inner.mean()
-            spread[c] = inner.std() or known.std() or max(abs(centre[c]), 1.0)
-    return centre, spread
+            centre[c], varies[c] = inner.mean(), np.ptp(known) > 0
+            spread[c] = inner.std() or known.std()
+    return centre, np.where(spread > 0, spread, np.maximum(np.abs(centre), 1.0)), varies
 
 
 def _usual_gap(batch: SeriesBatch) -> float:
@@ -869,22 +674,6 @@ def _usual_gap(batch: SeriesBatch) -> float:
         step, same = np.diff(batch.times), np.diff(of_point) == 0
         found = [float(np.median(step[same]))]
     return float(np.median(found))
-
-
-def _epoch(batch: SeriesBatch) -> float:
-    """What makes times absolute: seconds from 1970 to the origin of dates."""
-    if batch.time_origin is None:
-        return 0.0
-    return float(batch.time_origin.astype("datetime64[ns]").astype(np.int64)) / 1e9
-
-
-def _distance(moments: Moments, queries: Queries) -> Array:
-    """Time ahead of a forecast, or to the nearest observation of the channel ``(Q,)``."""
-    if not moments.both_sides:
-        return queries.ahead.double().numpy()
-    seen = ~moments.values.isnan()
-    apart = torch.where(seen, moments.times.abs().unsqueeze(-1), torch.inf).amin(dim=1)
-    return apart[queries.row, queries.channel].double().numpy()
 
 
 def _times_asked(at: Any, batch: SeriesBatch) -> tuple[list[Array], bool]:
@@ -914,7 +703,7 @@ def _seconds(stamps: Array, batch: SeriesBatch) -> Array:
     return seconds
 
 
-def _laid_out(answer: _Answer, found: Array, asked: list[Array], n: int, alone: bool) -> Any:
+def _laid_out(answer: Answers, found: Array, asked: list[Array], n: int, alone: bool) -> Any:
     """Answers ``(Q, ...)`` as ``(B, M, C, ...)``, or as a list if each series was asked alone."""
     first = np.cumsum([0, *(len(a) for a in asked)])
     out = np.full((first[-1], n, *found.shape[1:]), np.nan)

@@ -106,6 +106,7 @@ class Forecaster(nn.Module):
     periods: Tensor
     centre: Tensor
     spread: Tensor
+    varies: Tensor
     static_centre: Tensor
     static_spread: Tensor
 
@@ -114,10 +115,10 @@ class Forecaster(nn.Module):
         super().__init__()
         self.config = c = config
         d, n_features = c.d_model, feature_count(c.n_scales)
-        for name, size in (
-            ("scales", c.n_scales), ("periods", c.n_periods), ("centre", c.n_channels),
-            ("spread", c.n_channels), ("static_centre", c.n_static), ("static_spread", c.n_static),
-        ):  # fmt: skip
+        sizes = {"scales": c.n_scales, "periods": c.n_periods}
+        sizes |= dict.fromkeys(("centre", "spread", "varies"), c.n_channels)
+        sizes |= dict.fromkeys(("static_centre", "static_spread"), c.n_static)
+        for name, size in sizes.items():
             self.register_buffer(name, torch.ones(size, dtype=torch.float64))
         self.past = nn.Linear(n_features, d)
         self.future = nn.Linear(n_features, d, bias=False)
@@ -151,7 +152,7 @@ class Forecaster(nn.Module):
         self.log_unit = nn.Parameter(torch.zeros(c.n_channels, 2))
 
     def fit_scaling(self, **found: npt.ArrayLike) -> None:
-        """Set time scales, periods, and centres and spreads of channels and covariates."""
+        """Set time scales, periods, and what is known of the channels and covariates."""
         for name, value in found.items():
             buffer = getattr(self, name)
             buffer.copy_(torch.as_tensor(np.asarray(value, dtype=np.float64)))

@@ -58,7 +58,7 @@ class ScaledSeries(NamedTuple):
 
     @classmethod
     def of(
-        cls, batch: SeriesBatch, static: Array, model: Forecaster, epoch: float, context: int
+        cls, batch: SeriesBatch, static: Array, model: Forecaster, context: int
     ) -> "ScaledSeries":
         """Scale a batch as the model's training series were."""
         centre, spread = model.centre.cpu().numpy(), model.spread.cpu().numpy()
@@ -68,7 +68,7 @@ class ScaledSeries(NamedTuple):
             batch.times,
             batch.offsets,
             np.clip(scaled, -4, 4).astype(np.float32),
-            epoch,
+            _epoch(batch),
             context,
         )
 
@@ -243,6 +243,13 @@ def train_forecaster(
             now.copy_(mean)
     model.eval()
     return history
+
+
+def _epoch(batch: SeriesBatch) -> float:
+    """Seconds from 1970 to the origin of dates; 0 if there are none."""
+    if batch.time_origin is None:
+        return 0.0
+    return float(batch.time_origin.astype("datetime64[ns]").astype(np.int64)) / 1e9
 
 
 def _loss(model: Forecaster, drawn: Drawn, weight: Tensor, device: torch.device) -> Tensor:
