@@ -163,6 +163,16 @@ def test_forecasts_look_at_nothing_after_the_past(small):
     assert (forecast != within).any()
 
 
+def test_the_cost_of_a_forecast_does_not_grow_with_the_past():
+    x, t = two_channels()
+    model = rf.RFormerForecaster(**TINY | {"context": 64}).fit(x, t)
+    rng = np.random.default_rng(0)
+    long, times = rng.normal(size=(3000, 2)), np.arange(3000.0)
+    whole = model.predict([long], [times], at=[3001.0, 2990.5])
+    tail = model.predict([long[-100:]], [times[-100:]], at=[3001.0, 2990.5])
+    np.testing.assert_allclose(tail, whole, rtol=1e-6)
+
+
 def test_times_may_be_shared_ragged_an_array_or_one(small):
     x, t = two_channels(3, seed=6)
     assert small.predict(x, t, at=11.0).shape == (3, 1, 2)

@@ -181,9 +181,10 @@ class Forecaster(nn.Module):
             x = x + self.future(future.features)
         x = self.mix(F.gelu(x)) + self.channel
         unknown = moments.static.isnan()
-        elapsed = (moments.elapsed / scales[-1]).unsqueeze(1)
+        # Beyond a few times the longest scale a series is just long, whatever it has been before.
+        elapsed = (moments.elapsed / scales[-1]).clamp(max=4).unsqueeze(1)
         static = moments.static.nan_to_num(0.0)
-        about = torch.cat([static, unknown.to(x), elapsed.log1p(), elapsed.clamp(max=4)], dim=1)
+        about = torch.cat([static, unknown.to(x), elapsed.log1p(), elapsed], dim=1)
         x = torch.cat([x, self.whole(about).unsqueeze(1)], dim=1)
         for block in self.blocks:
             x = block(x, None)
