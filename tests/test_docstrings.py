@@ -27,6 +27,7 @@ METHODS = [
     for cls in (rf.RFormerClassifier, rf.RFormerRegressor)
     for name, method in inspect.getmembers(cls, inspect.isroutine)
     if name in ("fit", "predict", "predict_proba", "predict_quantiles", "predict_windows", "score",
+                "calibrate", "predict_interval", "predict_set",
                 "explain", "save", "load", "from_preset", "get_params", "set_params")
 ]  # fmt: skip
 

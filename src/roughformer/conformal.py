@@ -1,4 +1,4 @@
-"""Split-conformal calibration of predicted quantiles, by horizon.
+"""Split-conformal calibration: of predicted quantiles by horizon, and of any score.
 
 A model's quantiles at a few levels are a distribution: linear between them on the scale of normal
 scores, and beyond them. On held-out series the level u of each true value in its predicted
@@ -14,7 +14,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr, ndtri
 
-__all__ = ["LevelCalibration", "level_of", "value_at"]
+from roughformer.errors import InputError
+
+__all__ = ["LevelCalibration", "conformal_bound", "level_of", "value_at"]
 
 Array = npt.NDArray[np.float64]
 
@@ -22,6 +24,22 @@ _GRID = 400  # steps of the table of levels
 _LEAST = 1e-4  # smallest level that is answered
 _ENOUGH = 200  # held-out values that a range of horizons needs
 _RANGES = 8  # of horizons, at most
+
+
+def conformal_bound(scores: Array, coverage: float) -> float:
+    """The bound that a new score stays below with the probability ``coverage`` or more, if it is
+    exchangeable with the held-out ``scores (n,)``: the ⌈(n + 1) coverage⌉-th smallest of them.
+    """
+    if not 0 < coverage < 1:
+        raise InputError(f"coverage must lie between 0 and 1, got {coverage!r}")
+    rank = int(np.ceil((len(scores) + 1) * coverage - 1e-9))
+    if rank > len(scores):
+        least = int(np.ceil(coverage / (1 - coverage) - 1e-9))
+        raise InputError(
+            f"a coverage of {coverage:g} needs at least {least} held-out series, and the model was "
+            f"calibrated on {len(scores)}; calibrate it on more, or ask for less"
+        )
+    return float(np.sort(scores)[rank - 1])
 
 
 def level_of(value: Array, quantiles: Array, levels: Array) -> Array:
