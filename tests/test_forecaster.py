@@ -216,6 +216,22 @@ def test_beyond_the_horizon_a_forecast_stays_and_a_warning_says_so(fitted):
         fitted.predict(x, t, at=[5.0])
 
 
+def test_channels_that_are_rarely_seen_can_be_calibrated_and_saved(tmp_path):
+    x, t = two_channels(200, seed=10)
+    for v in x[::2]:
+        v[:, 1] = np.nan
+    model = rf.RFormerForecaster(**TINY).fit(x, t)
+    model.save(tmp_path / "model")
+    lower, upper = rf.RFormerForecaster.load(tmp_path / "model").predict_interval(x, t, at=[5.05])
+    assert (lower <= upper).all()
+
+
+def test_too_few_series_to_calibrate_intervals_are_told():
+    x, t = two_channels(3)
+    with pytest.warns(UserWarning, match="too few values are held out"):
+        rf.RFormerForecaster(**TINY).fit(x, t)
+
+
 def test_units_of_values_and_times_do_not_matter():
     x, t = ornstein_uhlenbeck(40, seed=7)
     plain = rf.RFormerForecaster(**TINY).fit(x, t)
@@ -338,12 +354,12 @@ def test_wrong_options_are_refused_in_words(options, match):
 
 
 def test_what_cannot_be_learned_or_asked_is_refused_in_words(small):
-    x, t = two_channels(4)
+    x, t = two_channels(40)
     with pytest.raises(InputError, match="no series has two points"):
         rf.RFormerForecaster(**TINY).fit([[[1.0]], [[2.0]]], [[0.0], [1.0]])
     with pytest.raises(InputError, match="unknown channel 'x7'"):
         small.predict(x, t, at=[11.0], channels=["x7"])
-    with pytest.raises(InputError, match="times for 2 series, but there are 4"):
+    with pytest.raises(InputError, match="times for 2 series, but there are 40"):
         small.predict(x, t, at=[[11.0], [12.0]])
     with pytest.raises(InputError, match="at must be finite"):
         small.predict(x, t, at=[np.nan])

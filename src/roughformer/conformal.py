@@ -89,7 +89,9 @@ class LevelCalibration:
         n_ranges = int(np.clip(len(level) // _ENOUGH, 1, _RANGES))
         if len(level) < 20:
             return cls(np.zeros(0), meant[None], 0)
-        edges = np.unique(np.quantile(horizon, np.linspace(0, 1, n_ranges + 1)[1:-1]))
+        shares = np.linspace(0, 1, n_ranges + 1)[1:-1]
+        edges = np.unique(np.quantile(horizon, shares, method="lower"))
+        edges = edges[np.isfinite(edges)]  # a channel that was never seen is infinitely far
         of_range = np.searchsorted(edges, horizon, side="left")
         kept = [np.sort(level[of_range == r]) for r in range(len(edges) + 1)]
         # Equal horizons may leave a range empty; it is answered as all together.

@@ -215,6 +215,13 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
             else:
                 check_series(validation_data, batch.channels, ())
                 predictor.calibrate(validation_data, _static_of(validation_data, None), seed)
+        if predictor.calibration["forecast"].n_held == 0 and (n_held or self.validation):
+            warnings.warn(
+                "too few values are held out to calibrate intervals, which are the network's own; "
+                "give more series, or validation_data",
+                UserWarning,
+                stacklevel=2,
+            )
         predictor.facts["data"] = about
         self._adopt(predictor)
         return self
