@@ -342,6 +342,7 @@ def test_a_score_is_the_share_of_variance_that_is_explained(fitted):
     [
         ({"steps": 0}, "steps must be a whole number from 1 on"),
         ({"horizon": -1.0}, "horizon must be a positive number"),
+        ({"d_model": 30}, "d_model must be a multiple of 4"),
         ({"periods": "weekly"}, "periods must be 'auto' or numbers"),
         ({"periods": [0.0]}, "periods must be positive"),
         ({"validation": 1.0}, r"validation must be in \[0, 1\)"),

@@ -91,6 +91,8 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
         Loss every 100 steps.
     n_features_in_ : int
         Number of channels.
+    predictor_ : ForecastPredictor
+        The networks with their calibration.
 
     Notes
     -----

@@ -11,12 +11,12 @@ and how fast a channel returns to its mean is learned.
 """
 
 import math
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -44,6 +44,12 @@ class ForecasterConfig(Group):
     n_heads: int = Field(4, ge=1, description="Heads of attention.")
     n_layers: int = Field(2, ge=0, description="Attention blocks across channels.")
     dropout: float = Field(0.1, ge=0, lt=1, description="Share of activations dropped.")
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.d_model % self.n_heads:
+            raise ValueError(f"d_model must be a multiple of {self.n_heads}, got {self.d_model}")
+        return self
 
 
 class Moments(NamedTuple):
