@@ -42,7 +42,7 @@ KEY = ("section", "task", "model", "seed")
 HIDDEN = (0.5, 0.8)
 ODD_STAY = 152633
 COVERED = 600  # test stays that the coverage of intervals is measured on
-GP_SERIES = 40  # series of the subset that a Gaussian process is fitted to
+GP_SERIES = 20  # series of the subset that a Gaussian process is fitted to
 OURS = {"random_state": 0, "n_jobs": 1}
 Row = dict[str, Any]
 
@@ -310,7 +310,7 @@ def hidden_tasks(data: Path | None) -> Iterator[tuple[str, rf.SeriesBatch, rf.Se
 def interpolation(rows: Rows, data: Path | None, seeds: list[int], models: list[str]) -> None:
     names = ("line", "Gaussian process", "RFormerForecaster")
     for task, train, test, options in hidden_tasks(data):
-        some = np.random.default_rng(0).permutation(len(test))[: 4 * GP_SERIES]
+        some = np.random.default_rng(0).permutation(len(test))[: 8 * GP_SERIES]
         test = test[some]
         model = None
         for share in HIDDEN:
