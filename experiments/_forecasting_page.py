@@ -11,8 +11,9 @@ Found = dict[tuple[str, str], list[Row]]  # by task and model
 
 _PAGE = """# Forecasting and interpolation, measured
 
-Written by `experiments/forecasting.py --page` from `results/forecasting.jsonl`. One thread; test
-parts were measured on, never chosen on.
+Written by `experiments/forecasting.py --page` from `results/forecasting.jsonl`. One thread. The
+network and its options were chosen on the validation part of the first split of the ICU stays (some
+of these stays are in the test parts of other splits), and used as they are elsewhere.
 
 ## ICU stays (PhysioNet 2012)
 
@@ -37,9 +38,11 @@ deviations of a channel, averaged over channels.
 {beijing}
 
 Training weeks end in 2015, test weeks follow. A fifth of the training weeks is held out to
-calibrate intervals: at random, as is the default, or the last ones of each station. Either way the
-intervals cover less than asked, because later years differ from the held-out weeks; and without
-the last weeks the forecasts are worse. Split conformal prediction promises nothing here.
+calibrate intervals: at random, as is the default, or the last ones of each station. The second way
+was tried after the first had covered 86 % of the test part at no observations dropped: it covered no
+more, and its errors were larger (one seed each). So the default stays the main row, with that choice
+made in sight of the test part. Split conformal prediction promises its coverage for series like the
+held-out ones; a change over the years would explain the difference, but that was not tested.
 
 ## Interpolation of hidden observations
 

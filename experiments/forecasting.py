@@ -5,8 +5,8 @@
     .venv/bin/python experiments/forecasting.py --page     # docs/forecasting.md from the rows
 
 One thread. Every measurement is one line of results/forecasting.jsonl (section, task, model, seed,
-scores, seconds, versions); one that has a line is not measured again. Test parts are only
-measured on: options were chosen on validation parts.
+scores, seconds, versions); one that has a line is not measured again. How options were chosen is
+told on the page.
 """
 
 import argparse
