@@ -39,8 +39,8 @@ deviations of a channel, averaged over channels.
 
 Training weeks end in 2015, test weeks follow. A fifth of the training weeks is held out to
 calibrate intervals: at random, as is the default, or the last ones of each station. The second way
-was tried after the first had covered 86 % of the test part at no observations dropped: it covered no
-more, and its errors were larger (one seed each). So the default stays the main row, with that choice
+was tried after the first had covered 86 % of the test part (nothing dropped): it covered no
+more, and its errors were larger (one seed each). The default stays the main row, a choice
 made in sight of the test part. Split conformal prediction promises its coverage for series like the
 held-out ones; a change over the years would explain the difference, but that was not tested.
 
