@@ -13,7 +13,7 @@ from command import fails, roughformer, succeeds
 from roughformer.cli._errors import describe
 from roughformer.errors import CapacityError, InputError, MissingDataError
 
-COMMANDS = ("train", "predict", "evaluate", "explain", "features", "demo", "info")
+COMMANDS = ("train", "predict", "evaluate", "explain", "features", "forecast", "demo", "info")
 
 
 def in_a_process(*arguments, code="", **options):

@@ -14,7 +14,9 @@ from roughformer.export import Exported, export_model, export_step
 from roughformer.model.rformer import Step
 from roughformer.stream import Answers, Events, StreamEvent
 
-ESTIMATORS = [rf.RFormerClassifier, rf.RFormerRegressor, rf.RateRegressor, *BASELINES]
+ESTIMATORS = [
+    rf.RFormerClassifier, rf.RFormerRegressor, rf.RFormerForecaster, rf.RateRegressor, *BASELINES
+]  # fmt: skip
 GROUPS = [
     rf.TokenConfig, rf.ModelConfig, rf.TrainConfig, rf.SpectrumConfig, rf.RateModelConfig,
     rf.TransformerModelConfig, rf.GRUModelConfig, rf.ODERNNModelConfig, rf.NeuralCDEModelConfig,
@@ -25,6 +27,7 @@ METHODS = [
     for cls in (rf.RFormerClassifier, rf.RFormerRegressor)
     for name, method in inspect.getmembers(cls, inspect.isroutine)
     if name in ("fit", "predict", "predict_proba", "predict_quantiles", "predict_windows", "score",
+                "calibrate", "predict_interval", "predict_set",
                 "explain", "save", "load", "from_preset", "get_params", "set_params")
 ]  # fmt: skip
 
@@ -82,7 +85,7 @@ def test_the_docstring_describes_each_parameter_and_no_other(documented):
 
 CLASSES = [
     rf.Predictor, rf.Tokenizer, rf.Stream, rf.StreamBatch, rf.RocketClassifier, rf.RocketRegressor,
-    rf.RFormer, rf.RFormerConfig, Alarm, AlarmState,
+    rf.RFormer, rf.RFormerConfig, rf.RFormerForecaster, Alarm, AlarmState,
 ]  # fmt: skip
 RECORDS = [rf.Explanation, Answers, Events, StreamEvent, Detection, Exported, Step]
 PUBLIC_METHODS = [

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from roughformer.estimators import RateModelConfig as RateModelConfig
     from roughformer.estimators import RateRegressor as RateRegressor
     from roughformer.estimators import RFormerClassifier as RFormerClassifier
+    from roughformer.estimators import RFormerForecaster as RFormerForecaster
     from roughformer.estimators import RFormerRegressor as RFormerRegressor
     from roughformer.estimators import RocketClassifier as RocketClassifier
     from roughformer.estimators import RocketRegressor as RocketRegressor
@@ -81,9 +82,9 @@ _HOME = {
         "GRUClassifier GRUModelConfig GRURegressor ModelConfig NeuralCDEClassifier "
         "NeuralCDEModelConfig NeuralCDERegressor NeuralRDEClassifier NeuralRDEModelConfig "
         "NeuralRDERegressor ODERNNClassifier ODERNNModelConfig ODERNNRegressor RFormerClassifier "
-        "RFormerRegressor RateModelConfig RateRegressor RocketClassifier RocketRegressor "
-        "SignatureTransformer StateSpaceClassifier StateSpaceModelConfig StateSpaceRegressor "
-        "TransformerClassifier TransformerModelConfig TransformerRegressor"
+        "RFormerForecaster RFormerRegressor RateModelConfig RateRegressor RocketClassifier "
+        "RocketRegressor SignatureTransformer StateSpaceClassifier StateSpaceModelConfig "
+        "StateSpaceRegressor TransformerClassifier TransformerModelConfig TransformerRegressor"
     ),
     "explain": "Explanation",
     "lifts": "Basepoint Clock Counts Lag Time",

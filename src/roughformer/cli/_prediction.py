@@ -16,7 +16,14 @@ from roughformer.cli._scores import prediction_columns, predictions
 from roughformer.errors import InputError
 from roughformer.targets import ClassTargets
 
-__all__ = ["chosen_target", "predict_file", "read_for", "target_of", "write_columns"]
+__all__ = [
+    "check_ending",
+    "chosen_target",
+    "predict_file",
+    "read_for",
+    "target_of",
+    "write_columns",
+]
 
 Array = npt.NDArray[Any]
 
@@ -87,7 +94,7 @@ def predict_file(
     model to ``windows_out``.
     """
     for file, option in ((out, "--out"), (windows_out, "--windows-out")):
-        _check_ending(file)
+        check_ending(file)
         check_place(file, option)
     estimator = load_model(run, threads, device)
     predictor = estimator.predictor_
@@ -122,7 +129,8 @@ def _of_windows(
     return columns | prediction_columns(estimator.predictor_, {key: values}, names, proba)
 
 
-def _check_ending(path: Path | None) -> None:
+def check_ending(path: Path | None) -> None:
+    """``InputError`` unless the name says what to write."""
     if path is not None and path.suffix.lower() not in (".csv", ".parquet", ".pq"):
         raise InputError(f"cannot write {path}: the name must end in .csv or .parquet")
 
@@ -140,7 +148,7 @@ def write_columns(columns: dict[str, Array], path: Path | None) -> None:
             text = buffer.getvalue().to_pybytes().decode()
         sys.stdout.write(text)
         return
-    _check_ending(path)
+    check_ending(path)
     try:
         if path.suffix.lower() == ".csv":
             with pa.output_stream(str(path)) as stream:

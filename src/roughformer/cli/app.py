@@ -12,6 +12,7 @@ from roughformer.cli.evaluate import evaluate
 from roughformer.cli.explain import explain
 from roughformer.cli.export import export
 from roughformer.cli.features import features
+from roughformer.cli.forecast import forecast
 from roughformer.cli.info import info
 from roughformer.cli.predict import predict
 from roughformer.cli.reproduce import reproduce
@@ -34,7 +35,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 for command in (
-    train, tune, predict, evaluate, explain, export, features, serve, demo, reproduce, info
+    train, tune, predict, evaluate, explain, export, features, forecast, serve, demo, reproduce,
+    info,
 ):  # fmt: skip
     app.command(epilog=_EXIT_CODES)(command)
 

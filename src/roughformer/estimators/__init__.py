@@ -17,6 +17,7 @@ from roughformer.estimators.baselines import (
     TransformerClassifier,
     TransformerRegressor,
 )
+from roughformer.estimators.forecaster import RFormerForecaster
 from roughformer.estimators.models import (
     GRUModelConfig,
     ModelConfig,
@@ -47,6 +48,7 @@ __all__ = [
     "ODERNNModelConfig",
     "ODERNNRegressor",
     "RFormerClassifier",
+    "RFormerForecaster",
     "RFormerRegressor",
     "RateModelConfig",
     "RateRegressor",

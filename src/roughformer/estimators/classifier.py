@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from roughformer.calibration import fit_temperature
+from roughformer.conformal import conformal_bound
 from roughformer.errors import InputError
 from roughformer.estimators.aims import class_counts
 from roughformer.estimators.base import TrainedEstimator
@@ -145,6 +146,99 @@ class TrainedClassifier(ClassifierMixin, TrainedEstimator):  # type: ignore[misc
         """
         best = self.predict_proba(X, times, lengths, layout=layout, columns=columns).argmax(axis=1)
         return np.asarray(self.classes_[best])
+
+    def calibrate(
+        self,
+        X: Any,
+        y: Any = None,
+        times: Any = None,
+        lengths: Any = None,
+        *,
+        layout: str | None = None,
+        columns: Mapping[str, Any] | None = None,
+    ) -> Self:
+        """Learn from held-out series how large ``predict_set`` must be.
+
+        Split conformal prediction: one minus the probability of the true class.
+
+        Parameters
+        ----------
+        X : SeriesBatch, array or list of arrays
+            Series that the model was not fitted to.
+        y : array-like (B,), optional
+            Their labels. Not given: the labels of ``X``.
+        times : array-like, optional
+            Times of the samples; one unit apart if not given.
+        lengths : array-like of int, optional
+            Lengths of padded series.
+        layout : {"time_first", "channels_first"}, optional
+            Whether arrays are ``(B, L, C)`` or ``(B, C, L)``; if not given, as in ``fit``, or time
+            first where that is no guess.
+        columns : mapping, optional
+            What the columns of a table mean, as in ``fit``; not given: what they meant there.
+
+        Returns
+        -------
+        self
+        """
+        batch, y = self._labelled(X, y, times, lengths, layout, columns)
+        labels, known = known_labels(y)
+        if labels.shape not in ((len(batch),), (len(batch), 1)):
+            raise InputError(
+                f"calibrate takes one label for each of {len(batch)} series, got shape "
+                f"{labels.shape}"
+            )
+        check_all_known(known)
+        # A class that training did not have is in no set.
+        shares = self.predict_proba(batch)
+        is_class = labels.reshape(-1)[:, None] == self.classes_[None]
+        scores = 1 - np.where(is_class, shares, 0.0).sum(axis=1)
+        self.predictor_.facts["conformal"] = np.sort(scores).tolist()
+        return self
+
+    def predict_set(
+        self,
+        X: Any,
+        times: Any = None,
+        lengths: Any = None,
+        *,
+        coverage: float = 0.9,
+        layout: str | None = None,
+        columns: Mapping[str, Any] | None = None,
+    ) -> npt.NDArray[np.bool_]:
+        """Predict sets of classes that hold the true one with the probability that is asked for.
+
+        ``calibrate`` must have been called; series must be like those it was given.
+
+        Parameters
+        ----------
+        X : SeriesBatch, array or list of arrays
+            Series: anything ``SeriesBatch.of`` takes.
+        times : array-like, optional
+            Times of the samples; one unit apart if not given.
+        lengths : array-like of int, optional
+            Lengths of padded series.
+        coverage : float, default 0.9
+            Share of new series whose class the sets are to hold.
+        layout : {"time_first", "channels_first"}, optional
+            Whether arrays are ``(B, L, C)`` or ``(B, C, L)``; if not given, as in ``fit``, or time
+            first where that is no guess.
+        columns : mapping, optional
+            What the columns of a table mean, as in ``fit``; not given: what they meant there.
+
+        Returns
+        -------
+        ndarray of bool (B, K)
+            Whether each class, in the order of ``classes_``, is in the set; the most probable one
+            always is.
+        """
+        shares = self.predict_proba(X, times, lengths, layout=layout, columns=columns)
+        scores = self.predictor_.facts.get("conformal")
+        if scores is None:
+            raise InputError("prediction sets need calibrate(X, y) with held-out series first")
+        bound = conformal_bound(np.array(scores), coverage)
+        best = shares == shares.max(axis=1, keepdims=True)
+        return np.asarray((1 - shares <= bound) | best)
 
     def score(
         self,

@@ -11,6 +11,7 @@ from sklearn.metrics import r2_score
 from torch import Tensor
 
 from roughformer.calibration import fit_deviation_factor
+from roughformer.conformal import conformal_bound
 from roughformer.errors import InputError
 from roughformer.estimators.base import TrainedEstimator
 from roughformer.model.outputs import OutputConfig, deviation_of, point_of
@@ -167,6 +168,96 @@ class TrainedRegressor(RegressorMixin, TrainedEstimator):  # type: ignore[misc]
             raise InputError("quantiles need uncertainty='quantile' when fitting")
         levels: npt.NDArray[np.float64] = found["quantiles"]
         return levels[:, 0] if self._targets.flat else levels
+
+    def calibrate(
+        self,
+        X: Any,
+        y: Any = None,
+        times: Any = None,
+        lengths: Any = None,
+        *,
+        layout: str | None = None,
+        columns: Mapping[str, Any] | None = None,
+    ) -> Self:
+        """Learn from held-out series how wide ``predict_interval`` must be.
+
+        Split conformal prediction: the held-out errors, divided by the predicted deviation if the
+        model has one.
+
+        Parameters
+        ----------
+        X : SeriesBatch, array or list of arrays
+            Series that the model was not fitted to.
+        y : array-like (B,) or (B, m), optional
+            Their targets, NaN where unknown. Not given: the labels of ``X``.
+        times : array-like, optional
+            Times of the samples; one unit apart if not given.
+        lengths : array-like of int, optional
+            Lengths of padded series.
+        layout : {"time_first", "channels_first"}, optional
+            Whether arrays are ``(B, L, C)`` or ``(B, C, L)``; if not given, as in ``fit``, or time
+            first where that is no guess.
+        columns : mapping, optional
+            What the columns of a table mean, as in ``fit``; not given: what they meant there.
+
+        Returns
+        -------
+        self
+        """
+        batch, y = self._labelled(X, y, times, lengths, layout, columns)
+        found = self._run("numbers", batch, None, None)
+        true = check_numbers(y, len(batch))[0]
+        if true.shape != found["point"].shape:
+            raise InputError(
+                f"calibrate takes targets of shape {found['point'].shape}, got {true.shape}"
+            )
+        error = np.abs(true - found["point"]) / found.get("deviation", 1.0)
+        scores = [np.sort(column[~np.isnan(column)]).tolist() for column in error.T]
+        self.predictor_.facts["conformal"] = scores
+        return self
+
+    def predict_interval(
+        self,
+        X: Any,
+        times: Any = None,
+        lengths: Any = None,
+        *,
+        coverage: float = 0.9,
+        layout: str | None = None,
+        columns: Mapping[str, Any] | None = None,
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """Predict intervals that hold with the probability that is asked for.
+
+        ``calibrate`` must have been called; series must be like those it was given.
+
+        Parameters
+        ----------
+        X : SeriesBatch, array or list of arrays
+            Series: anything ``SeriesBatch.of`` takes.
+        times : array-like, optional
+            Times of the samples; one unit apart if not given.
+        lengths : array-like of int, optional
+            Lengths of padded series.
+        coverage : float, default 0.9
+            Share of new series whose target the intervals are to hold, for each target.
+        layout : {"time_first", "channels_first"}, optional
+            Whether arrays are ``(B, L, C)`` or ``(B, C, L)``; if not given, as in ``fit``, or time
+            first where that is no guess.
+        columns : mapping, optional
+            What the columns of a table mean, as in ``fit``; not given: what they meant there.
+
+        Returns
+        -------
+        lower, upper : ndarray (B,) or (B, m)
+            Ends of the intervals.
+        """
+        found = self._run("numbers", X, times, lengths, layout, columns)
+        scores = self.predictor_.facts.get("conformal")
+        if scores is None:
+            raise InputError("intervals need calibrate(X, y) with held-out series first")
+        bound = np.array([conformal_bound(np.array(column), coverage) for column in scores])
+        reach = bound * found.get("deviation", np.ones_like(found["point"]))
+        return self._shaped(found["point"] - reach), self._shaped(found["point"] + reach)
 
     def score(
         self,

@@ -1,0 +1,90 @@
+"""From a file of series to a table of forecasts."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from roughformer.cli import _options as options
+from roughformer.cli._columns import Columns
+from roughformer.cli._data import ids_of, read_data, stamps
+from roughformer.cli._prediction import check_ending, write_columns
+from roughformer.errors import InputError
+from roughformer.estimators import RFormerForecaster
+from roughformer.series import SeriesBatch
+
+__all__ = ["forecast_file"]
+
+Array = npt.NDArray[Any]
+
+_STEPS = 10  # times up to the horizon, where none are asked for
+
+
+def forecast_file(
+    path: Path,
+    given: Columns,
+    *,
+    model: Path | None,
+    train: Path | None,
+    at: tuple[str, ...],
+    ahead: list[float],
+    horizon: float | None,
+    interval: float,
+    out: Path | None,
+    steps: int,
+    seed: int,
+    threads: int | None,
+) -> None:
+    """Write a row for each series, time and channel to ``out`` (None: CSV on stdout)."""
+    check_ending(out)
+    options.check_place(out, "--out")
+    if not 0 < interval < 1:
+        raise InputError(f"--interval must lie between 0 and 1, got {interval}")
+    batch = read_data(path, given).batch
+    moments = _moments(batch, at)
+    if model is not None and model.exists():
+        forecaster = RFormerForecaster.load(model).set_params(n_jobs=threads)
+    else:
+        series = batch if train is None else read_data(train, given).batch
+        forecaster = RFormerForecaster(
+            horizon=horizon or max(ahead, default=0.0) or None,
+            steps=steps,
+            random_state=seed,
+            n_jobs=threads,
+        )
+        options.say(f"learning from {len(series)} series")
+        forecaster.fit(series)
+        if model is not None:
+            forecaster.save(model)
+    if moments is None:
+        ahead = ahead or np.linspace(0, forecaster.horizon_, _STEPS + 1)[1:].tolist()
+        times = stamps(batch, batch.times[batch.offsets[1:] - 1][:, None] + np.array(ahead))
+    else:
+        times = np.tile(moments, (len(batch), 1))
+    point = forecaster.predict(batch, at=times)
+    lower, upper = forecaster.predict_interval(batch, at=times, coverage=interval)
+    n_times, n_channels = times.shape[1], batch.n_channels
+    write_columns(
+        {
+            "series_id": np.repeat(ids_of(batch), n_times * n_channels),
+            "time": np.repeat(times.ravel(), n_channels),
+            "channel": np.tile(np.array(batch.channels), times.size),
+            "value": point.ravel(),
+            "lower": lower.ravel(),
+            "upper": upper.ravel(),
+        },
+        out,
+    )
+
+
+def _moments(batch: SeriesBatch, at: tuple[str, ...]) -> Array | None:
+    """The times that ``--at`` names, as numbers or dates; None if it names none."""
+    if not at:
+        return None
+    kind: Any = np.float64 if batch.time_origin is None else "datetime64[ns]"
+    try:
+        return np.asarray(np.array(at).astype(kind))
+    except ValueError:
+        expected = "numbers" if batch.time_origin is None else "dates such as 2024-03-01T12:00"
+        raise InputError(f"--at: expected {expected}, got {', '.join(at)}") from None

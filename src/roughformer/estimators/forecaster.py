@@ -1,0 +1,723 @@
+"""RFormerForecaster: values of any channel at any time, with intervals."""
+
+import os
+import warnings
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from roughformer.errors import CheckpointError, InputError
+from roughformer.estimators.inputs import aligned, as_series, series_to_fit
+from roughformer.estimators.stored import from_plain, to_plain
+from roughformer.forecasts import Answers, ForecastPredictor
+from roughformer.model.forecaster import Forecaster, ForecasterConfig
+from roughformer.series import SeriesBatch
+from roughformer.series._times import to_seconds
+from roughformer.threads import using_threads
+from roughformer.tokens.tokenizer import check_series
+from roughformer.train.forecasting import ScaledSeries, train_forecaster
+from roughformer.train.trainee import check_device
+
+__all__ = ["RFormerForecaster"]
+
+Array = npt.NDArray[Any]
+
+_TAIL = 0.005  # share of a channel's values on each side that its scale does not look at
+_DAY, _WEEK = 86400.0, 604800.0
+
+
+class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
+    """Forecast and interpolate irregular, ragged, incomplete multichannel series.
+
+    ``fit`` learns from the series alone: it draws moments in them and asks for what was observed
+    after (forecasts) or at them (interpolation). ``predict`` answers for any channel at any time:
+    after the end of a series from its past, within it from both sides. Nothing is resampled.
+
+    Parameters
+    ----------
+    horizon : float, optional
+        How far ahead forecasts are learned, in the unit of the times (seconds for dates). Not
+        given: half of the median duration of the training series. Beyond it, forecasts stay as
+        they are at the horizon, but for seasons, and a warning says so.
+    periods : "auto" or sequence of float, default "auto"
+        Periods of seasons, in the unit of the times. "auto": a day and a week for dates, none for
+        numbers.
+    interpolation : bool, default True
+        Also learn to answer within series. False trains faster, and for forecasts only.
+    context : int, default 512
+        Number of points before (and after) a moment that are looked at.
+    steps : int, default 3000
+        Steps of training.
+    batch_size : int, default 64
+        Series in a step.
+    learning_rate : float, default 2e-3
+        Highest rate of the schedule.
+    weight_decay : float, default 0.05
+        Of AdamW.
+    d_model : int, default 64
+        Width of tokens.
+    n_layers : int, default 2
+        Attention blocks across channels.
+    dropout : float, default 0.1
+        Share of activations dropped in training.
+    members : int, default 1
+        Number of networks, trained from different seeds, whose answers are averaged.
+    validation : float, default 0.2
+        Share of the series that is held out to calibrate intervals; 0: intervals are the
+        network's own.
+    random_state : int, RandomState or None, default None
+        Seed of the split, the weights and the moments.
+    device : {"auto", "cpu", "cuda", "mps"}, default "auto"
+        Where to train.
+    n_jobs : int, optional
+        Number of threads of torch; -1: all processors.
+    verbose : int, default 0
+        1: print the loss every 100 steps.
+
+    Attributes
+    ----------
+    channels_ : tuple of str
+        Names of the channels.
+    horizon_ : float
+        Horizon that forecasts were learned for.
+    history_ : list of dict
+        Loss every 100 steps.
+    n_features_in_ : int
+        Number of channels.
+    predictor_ : ForecastPredictor
+        The networks with their calibration.
+
+    Notes
+    -----
+    The point that ``predict`` gives lies halfway between the predicted mean and the predicted
+    median, which is close to the best by squared and by absolute error alike.
+
+    Intervals are calibrated by split conformal prediction, by ranges of the horizon: at 90 % asked,
+    90 % of the values of new series like the training series are covered, over all channels.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import roughformer as rf
+    >>> rng = np.random.default_rng(0)
+    >>> times = [np.sort(rng.uniform(0, 20, 30)) for _ in range(64)]
+    >>> X = [np.sin(t + rng.uniform(0, 6))[:, None] for t in times]
+    >>> model = rf.RFormerForecaster(steps=20, random_state=0).fit(X, times)
+    >>> model.predict(X[:2], times[:2], at=[21.0, 22.5]).shape
+    (2, 2, 1)
+    """
+
+    predictor_: ForecastPredictor
+    history_: list[dict[str, Any]]
+
+    def __init__(
+        self,
+        *,
+        horizon: float | None = None,
+        periods: Literal["auto"] | Sequence[float] = "auto",
+        interpolation: bool = True,
+        context: int = 512,
+        steps: int = 3000,
+        batch_size: int = 64,
+        learning_rate: float = 2e-3,
+        weight_decay: float = 0.05,
+        d_model: int = 64,
+        n_layers: int = 2,
+        dropout: float = 0.1,
+        members: int = 1,
+        validation: float = 0.2,
+        random_state: Any = None,
+        device: Literal["auto", "cpu", "cuda", "mps"] = "auto",
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        """Keep the parameters as given, as scikit-learn wants it; see the class."""
+        self.horizon = horizon
+        self.periods = periods
+        self.interpolation = interpolation
+        self.context = context
+        self.steps = steps
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.d_model = d_model
+        self.n_layers = n_layers
+        self.dropout = dropout
+        self.members = members
+        self.validation = validation
+        self.random_state = random_state
+        self.device = device
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    def __sklearn_tags__(self) -> Any:
+        """What scikit-learn may expect: missing values, and arrays ``(B, L)`` and ``(B, L, C)``."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.two_d_array = True
+        tags.input_tags.three_d_array = True
+        return tags
+
+    # Fitting
+
+    def fit(
+        self,
+        X: Any,
+        times: Any = None,
+        lengths: Any = None,
+        *,
+        static: Any = None,
+        layout: str | None = None,
+        columns: Mapping[str, Any] | None = None,
+        validation_data: SeriesBatch | None = None,
+    ) -> Self:
+        """Learn from series.
+
+        Parameters
+        ----------
+        X : SeriesBatch, array, list of arrays or table
+            Series: anything ``SeriesBatch.of`` takes; NaN = not observed.
+        times : array-like, optional
+            Times of the samples: numbers, dates or durations; one unit apart if not given.
+        lengths : array-like of int, optional
+            Lengths of padded series.
+        static : array-like (B, S), optional
+            Covariates that do not change with time, NaN = unknown; not given: those of the series.
+        layout : {"time_first", "channels_first"}, optional
+            Whether arrays are ``(B, L, C)`` or ``(B, C, L)``.
+        columns : mapping, optional
+            What the columns of a table mean, by the argument names of ``SeriesBatch.from_table``.
+        validation_data : SeriesBatch, optional
+            Series to calibrate intervals on, instead of a share of the training series.
+
+        Returns
+        -------
+        self
+        """
+        self._check_parameters()
+        batch, about = series_to_fit(X, None, times, lengths, layout, columns)
+        covariates = _static_of(batch, static)
+        if len(batch) == 0:
+            raise InputError("there is nothing to learn from: no series were given")
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        order = np.random.default_rng(seed).permutation(len(batch))
+        n_held = 0 if validation_data is not None else int(self.validation * len(batch))
+        held, used = order[:n_held], np.sort(order[n_held:])
+        with using_threads(self.n_jobs):
+            predictor = self._train(batch[used], covariates[used], seed)
+            if validation_data is None:
+                predictor.calibrate(batch[held], covariates[held], seed)
+            else:
+                check_series(validation_data, batch.channels, ())
+                predictor.calibrate(validation_data, _static_of(validation_data, None), seed)
+        if predictor.calibration["forecast"].n_held == 0 and (n_held or self.validation):
+            warnings.warn(
+                "too few values are held out to calibrate intervals, which are the network's own; "
+                "give more series, or validation_data",
+                UserWarning,
+                stacklevel=2,
+            )
+        predictor.facts["data"] = about
+        self._adopt(predictor)
+        return self
+
+    def _check_parameters(self) -> None:
+        for name, least in (("context", 2), ("steps", 1), ("batch_size", 1), ("members", 1)):
+            value = getattr(self, name)
+            whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+            if not whole or value < least:
+                raise InputError(f"{name} must be a whole number from {least} on, got {value!r}")
+        if self.horizon is not None and not 0 < float(self.horizon) < np.inf:
+            raise InputError(f"horizon must be a positive number or None, got {self.horizon!r}")
+        if not 0 <= self.validation < 1:
+            raise InputError(f"validation must be in [0, 1), got {self.validation!r}")
+        periods = () if isinstance(self.periods, str) else tuple(self.periods)
+        if isinstance(self.periods, str) and self.periods != "auto":
+            raise InputError(f"periods must be 'auto' or numbers, got {self.periods!r}")
+        if not all(0 < p < np.inf for p in periods):
+            raise InputError(f"periods must be positive numbers, got {self.periods!r}")
+        check_device(self.device)
+
+    def _train(self, batch: SeriesBatch, static: Array, seed: int) -> ForecastPredictor:
+        """Networks that know the data's scales, trained from different seeds."""
+        span = batch.times[batch.offsets[1:] - 1] - batch.times[batch.offsets[:-1]]
+        if not (span > 0).any():
+            raise InputError(
+                "no series has two points, so there is nothing to forecast from; give longer series"
+            )
+        usual = float(np.median(span[span > 0]))
+        horizon = float(0.5 * usual if self.horizon is None else self.horizon)
+        dated = batch.time_origin is not None
+        auto = (_DAY, _WEEK) if dated else ()
+        periods = auto if isinstance(self.periods, str) else tuple(self.periods)
+        config = ForecasterConfig(
+            n_channels=batch.n_channels,
+            n_static=static.shape[1],
+            n_periods=len(periods),
+            d_model=self.d_model,
+            n_layers=self.n_layers,
+            dropout=self.dropout,
+        )
+        gap = _usual_gap(batch)
+        scaling = {"periods": np.array(periods, dtype=np.float64)}
+        scaling["scales"] = np.geomspace(gap, max(usual, horizon, 4 * gap), config.n_scales)
+        scaling["centre"], scaling["spread"], scaling["varies"] = _scale(batch.values)
+        scaling["static_centre"], scaling["static_spread"], _ = _scale(static)
+        device = torch.device("cpu")
+        if self.device != "cpu":
+            device = torch.accelerator.current_accelerator(check_available=True) or device
+        networks = []
+        self.history_ = []
+        for number in range(self.members):
+            with torch.random.fork_rng():
+                torch.manual_seed(seed + number)
+                network = Forecaster(config)
+                network.fit_scaling(**scaling)
+                data = ScaledSeries.of(batch, static, network, self.context)
+                history = train_forecaster(
+                    network, data, horizon=horizon, steps=self.steps, batch_size=self.batch_size,
+                    learning_rate=self.learning_rate, weight_decay=self.weight_decay,
+                    interpolation=bool(self.interpolation), seed=seed + number, device=device,
+                    told=print if self.verbose else None,
+                )  # fmt: skip
+            networks.append(network.cpu())
+            self.history_ += [record | {"member": number + 1} for record in history]
+        never = np.asarray(np.isnan(batch.values).all(axis=0))
+        if never.any():
+            names = ", ".join(np.array(batch.channels)[never])
+            warnings.warn(
+                f"never observed in the training series, so predicted as NaN: {names}",
+                UserWarning,
+                stacklevel=3,
+            )
+        return ForecastPredictor(
+            networks, batch.channels, never, horizon, self.context, bool(self.interpolation), dated
+        )
+
+    def _adopt(self, predictor: ForecastPredictor) -> None:
+        self.predictor_, self.channels_ = predictor, predictor.channels
+        self.horizon_, self.n_features_in_ = predictor.horizon, len(predictor.channels)
+
+    # Predicting
+
+    def predict(
+        self,
+        X: Any,
+        times: Any = None,
+        lengths: Any = None,
+        *,
+        at: Any,
+        channels: Sequence[str | int] | None = None,
+        static: Any = None,
+        layout: str | None = None,
+        columns: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Predict values at the times that are asked for.
+
+        Parameters
+        ----------
+        X : SeriesBatch, array, list of arrays or table
+            Series, as in ``fit``.
+        times : array-like, optional
+            Times of the samples.
+        lengths : array-like of int, optional
+            Lengths of padded series.
+        at : array-like (M,), (B, M) or list of B arrays
+            Times to predict at, of the kind that the series have: the same for all series, or for
+            each its own. After the end of a series: forecasts. Within it: interpolation; a value
+            that was observed at that time is returned as it is.
+        channels : sequence of str or int, optional
+            Names or numbers of channels; not given: all.
+        static : array-like (B, S), optional
+            Static covariates, as in ``fit``.
+        layout : {"time_first", "channels_first"}, optional
+            As in ``fit``.
+        columns : mapping, optional
+            As in ``fit``.
+
+        Returns
+        -------
+        ndarray (B, M, C), or list of ndarray (M_i, C)
+            A list if each series was asked at its own number of times.
+        """
+        batch, covariates = self._series(X, times, lengths, static, layout, columns)
+        (asked, alone), wanted = _times_asked(at, batch), self._channels(channels)
+        with using_threads(self.n_jobs):
+            answers = self.predictor_.ask(batch, covariates, asked, wanted)
+        return _laid_out(answers, answers.point, asked, len(wanted), alone)
+
+    def predict_quantiles(
+        self,
+        X: Any,
+        times: Any = None,
+        lengths: Any = None,
+        *,
+        at: Any,
+        levels: Sequence[float] = (0.1, 0.5, 0.9),
+        channels: Sequence[str | int] | None = None,
+        static: Any = None,
+        layout: str | None = None,
+        columns: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Predict calibrated quantiles at the times that are asked for.
+
+        Parameters
+        ----------
+        X : SeriesBatch, array, list of arrays or table
+            Series, as in ``fit``.
+        times : array-like, optional
+            Times of the samples.
+        lengths : array-like of int, optional
+            Lengths of padded series.
+        at : array-like (M,), (B, M) or list of B arrays
+            Times to predict at, as in ``predict``.
+        levels : sequence of float, default (0.1, 0.5, 0.9)
+            Levels of the quantiles, between 0 and 1.
+        channels : sequence of str or int, optional
+            Names or numbers of channels; not given: all.
+        static : array-like (B, S), optional
+            Static covariates, as in ``fit``.
+        layout : {"time_first", "channels_first"}, optional
+            As in ``fit``.
+        columns : mapping, optional
+            As in ``fit``.
+
+        Returns
+        -------
+        ndarray (B, M, C, n), or list of ndarray (M_i, C, n)
+            A quantile for each of the n levels.
+        """
+        if not all(0 < level < 1 for level in levels):
+            raise InputError(f"levels must lie between 0 and 1, got {tuple(levels)!r}")
+        batch, covariates = self._series(X, times, lengths, static, layout, columns)
+        (asked, alone), wanted = _times_asked(at, batch), self._channels(channels)
+        with using_threads(self.n_jobs):
+            answers = self.predictor_.ask(batch, covariates, asked, wanted)
+        found = np.stack([self.predictor_.quantile(answers, level) for level in levels], axis=1)
+        return _laid_out(answers, found, asked, len(wanted), alone)
+
+    def predict_interval(
+        self,
+        X: Any,
+        times: Any = None,
+        lengths: Any = None,
+        *,
+        at: Any,
+        coverage: float = 0.9,
+        channels: Sequence[str | int] | None = None,
+        static: Any = None,
+        layout: str | None = None,
+        columns: Mapping[str, Any] | None = None,
+    ) -> tuple[Any, Any]:
+        """Predict intervals that hold with the probability that is asked for.
+
+        Parameters
+        ----------
+        X : SeriesBatch, array, list of arrays or table
+            Series, as in ``fit``.
+        times : array-like, optional
+            Times of the samples.
+        lengths : array-like of int, optional
+            Lengths of padded series.
+        at : array-like (M,), (B, M) or list of B arrays
+            Times to predict at, as in ``predict``.
+        coverage : float, default 0.9
+            Share of new values that the intervals are to cover.
+        channels : sequence of str or int, optional
+            Names or numbers of channels; not given: all.
+        static : array-like (B, S), optional
+            Static covariates, as in ``fit``.
+        layout : {"time_first", "channels_first"}, optional
+            As in ``fit``.
+        columns : mapping, optional
+            As in ``fit``.
+
+        Returns
+        -------
+        lower, upper : ndarray (B, M, C), or list of ndarray (M_i, C)
+            Ends of the intervals.
+        """
+        if not 0 < coverage < 1:
+            raise InputError(f"coverage must lie between 0 and 1, got {coverage!r}")
+        both = self.predict_quantiles(
+            X, times, lengths, at=at, levels=((1 - coverage) / 2, (1 + coverage) / 2),
+            channels=channels, static=static, layout=layout, columns=columns,
+        )  # fmt: skip
+        if isinstance(both, list):
+            return [x[..., 0] for x in both], [x[..., 1] for x in both]
+        return both[..., 0], both[..., 1]
+
+    def impute(
+        self,
+        X: Any,
+        times: Any = None,
+        lengths: Any = None,
+        *,
+        static: Any = None,
+        layout: str | None = None,
+        columns: Mapping[str, Any] | None = None,
+    ) -> SeriesBatch:
+        """Fill what was not observed; what was observed stays as it is.
+
+        Parameters
+        ----------
+        X : SeriesBatch, array, list of arrays or table
+            Series, as in ``fit``.
+        times : array-like, optional
+            Times of the samples.
+        lengths : array-like of int, optional
+            Lengths of padded series.
+        static : array-like (B, S), optional
+            Static covariates, as in ``fit``.
+        layout : {"time_first", "channels_first"}, optional
+            As in ``fit``.
+        columns : mapping, optional
+            As in ``fit``.
+
+        Returns
+        -------
+        SeriesBatch
+            The same points without NaN.
+        """
+        batch, covariates = self._series(X, times, lengths, static, layout, columns)
+        rows = [np.isnan(batch.series(b)[1]).any(axis=1) for b in range(len(batch))]
+        asked = [batch.series(b)[0][rows[b]] for b in range(len(batch))]
+        with using_threads(self.n_jobs):
+            answer = self.predictor_.ask(batch, covariates, asked, np.arange(batch.n_channels))
+        values = np.array(batch.values, dtype=np.float64)
+        point = np.flatnonzero(np.concatenate([np.zeros(0, bool), *rows]))
+        first = np.cumsum([0, *(len(a) for a in asked)])
+        values[point[first[answer.series] + answer.place], answer.channel] = answer.point
+        return batch.with_values(values)
+
+    def score(
+        self,
+        X: Any,
+        times: Any = None,
+        lengths: Any = None,
+        *,
+        static: Any = None,
+        layout: str | None = None,
+        columns: Mapping[str, Any] | None = None,
+    ) -> float:
+        """Score forecasts of the last part of each series from the part before it.
+
+        The last part is as long as the horizon, or the second half of a shorter series.
+
+        Parameters
+        ----------
+        X : SeriesBatch, array, list of arrays or table
+            Series, as in ``fit``.
+        times : array-like, optional
+            Times of the samples.
+        lengths : array-like of int, optional
+            Lengths of padded series.
+        static : array-like (B, S), optional
+            Static covariates, as in ``fit``.
+        layout : {"time_first", "channels_first"}, optional
+            As in ``fit``.
+        columns : mapping, optional
+            As in ``fit``.
+
+        Returns
+        -------
+        float
+            Share of the variance of each channel that is explained, averaged over channels; 1 is
+            perfect, 0 as good as the training mean.
+        """
+        batch, covariates = self._series(X, times, lengths, static, layout, columns)
+        start, end = batch.times[batch.offsets[:-1]], batch.times[batch.offsets[1:] - 1]
+        cut = np.maximum(end - self.horizon_, (start + end) / 2)
+        of_point = np.repeat(np.arange(len(batch)), batch.lengths)
+        before = batch.times <= cut[of_point]
+        counts = np.bincount(of_point[before], minlength=len(batch))
+        origin = batch.times[batch.offsets[:-1] + counts - 1]
+        after = ~before & (batch.times <= origin[of_point] + self.horizon_)
+        if not after.any():
+            raise InputError("score needs series of at least two points")
+        past = SeriesBatch(
+            batch.times[before],
+            batch.values[before],
+            np.r_[0, np.cumsum(counts)],
+            channels=batch.channels,
+            time_origin=batch.time_origin,
+        )
+        asked = [batch.times[after & (of_point == b)] for b in range(len(batch))]
+        with using_threads(self.n_jobs):
+            answer = self.predictor_.ask(past, covariates, asked, np.arange(batch.n_channels))
+        first = np.cumsum([0, *(len(a) for a in asked)])
+        true = batch.values[
+            np.flatnonzero(after)[first[answer.series] + answer.place], answer.channel
+        ]
+        known = ~np.isnan(true)
+        channel, centre = answer.channel[known], self.predictor_.networks[0].centre.numpy()
+        error = np.bincount(channel, (true - answer.point)[known] ** 2, batch.n_channels)
+        total = np.bincount(channel, (true[known] - centre[channel]) ** 2, batch.n_channels)
+        return float(np.mean(1 - error[total > 0] / total[total > 0])) if total.any() else 0.0
+
+    def _series(
+        self, x: Any, times: Any, lengths: Any, static: Any, layout: Any, columns: Any
+    ) -> tuple[SeriesBatch, Array]:
+        check_is_fitted(self, "predictor_")
+        known = {"channels": self.channels_} | self.predictor_.facts["data"]
+        batch = as_series(
+            x, times, lengths, layout=layout, columns=columns, n_channels=self.n_features_in_,
+            known=known,
+        )  # fmt: skip
+        check_series(batch, self.channels_, ())
+        dated = self.predictor_.dated
+        if len(batch) and (batch.time_origin is not None) != dated:
+            kinds = ("dates", "numbers") if dated else ("numbers", "dates")
+            raise InputError(f"the model was fitted to times that are {kinds[0]}, got {kinds[1]}")
+        found = _static_of(batch, static)
+        if found.shape[1] != self.predictor_.n_static:
+            raise InputError(
+                f"the model takes {self.predictor_.n_static} static covariates, got "
+                f"{found.shape[1]}"
+            )
+        return batch, found
+
+    def _channels(self, channels: Sequence[str | int] | None) -> Array:
+        """Numbers of the channels that are asked for."""
+        if channels is None:
+            return np.arange(len(self.channels_))
+        if isinstance(channels, str | int):
+            channels = [channels]
+        found = []
+        for name in channels:
+            if isinstance(name, str) and name in self.channels_:
+                found.append(self.channels_.index(name))
+            elif not isinstance(name, str) and 0 <= int(name) < len(self.channels_):
+                found.append(int(name))
+            else:
+                raise InputError(
+                    f"unknown channel {name!r}; the model knows {', '.join(self.channels_)}"
+                )
+        return np.array(found, dtype=np.int64)
+
+    # On disk
+
+    def save(self, directory: str | os.PathLike[str]) -> None:
+        """Save the fitted model; ``load`` reads it, no pickle is involved.
+
+        Parameters
+        ----------
+        directory : path-like
+            Directory to write.
+        """
+        check_is_fitted(self, "predictor_")
+        self.predictor_.facts["parameters"] = to_plain(self.get_params(deep=False))
+        self.predictor_.save(directory)
+
+    @classmethod
+    def load(cls, directory: str | os.PathLike[str]) -> Self:
+        """Load a fitted forecaster.
+
+        Parameters
+        ----------
+        directory : path-like
+            Directory that ``save`` wrote.
+
+        Returns
+        -------
+        RFormerForecaster
+            Fitted, with the parameters that it was saved with.
+        """
+        predictor = ForecastPredictor.load(directory)
+        try:
+            known = cls().get_params(deep=False)
+            model = cls(**from_plain(predictor.facts.get("parameters", {}), known, {}))
+        except (AttributeError, TypeError, ValueError) as error:
+            raise CheckpointError(
+                f"{os.fspath(directory)} holds parameters that this version of roughformer cannot "
+                f"read: {error}"
+            ) from error
+        model._adopt(predictor)
+        model.history_ = []
+        return model
+
+
+def _static_of(batch: SeriesBatch, static: Any) -> Array:
+    """Covariates ``(B, S)`` that are given, or those of the series; S may be 0."""
+    if static is None:
+        return np.zeros((len(batch), 0)) if batch.static is None else batch.static
+    found = np.asarray(aligned(static, batch, "static"), dtype=np.float64)
+    if found.ndim != 2 or len(found) != len(batch):
+        raise InputError(f"static must have shape ({len(batch)}, S), got {found.shape}")
+    if np.isinf(found).any():
+        raise InputError("static must be finite or NaN, got infinity")
+    return found
+
+
+def _scale(values: Array) -> tuple[Array, Array, Array]:
+    """Mean and deviation of each column ``(N, C)``, the furthest values drawn in to quantiles, and
+    whether it varies (1 or 0).
+    """
+    centre, spread, varies = (np.zeros(values.shape[1]) for _ in range(3))
+    for c, column in enumerate(values.T.astype(np.float64)):
+        known = column[~np.isnan(column)]
+        if len(known):
+            inner = np.clip(known, *np.quantile(known, [_TAIL, 1 - _TAIL]))
+            centre[c], varies[c] = inner.mean(), np.ptp(known) > 0
+            spread[c] = inner.std() or known.std()
+    return centre, np.where(spread > 0, spread, np.maximum(np.abs(centre), 1.0)), varies
+
+
+def _usual_gap(batch: SeriesBatch) -> float:
+    """Median over channels of the median time between observations of a channel."""
+    of_point = np.repeat(np.arange(len(batch)), batch.lengths)
+    found = []
+    for column in batch.values.T:
+        seen = ~np.isnan(column)
+        step, same = np.diff(batch.times[seen]), np.diff(of_point[seen]) == 0
+        if same.any():
+            found.append(float(np.median(step[same])))
+    if not found:  # each channel once: the time between points of any
+        step, same = np.diff(batch.times), np.diff(of_point) == 0
+        found = [float(np.median(step[same]))]
+    return float(np.median(found))
+
+
+def _times_asked(at: Any, batch: SeriesBatch) -> tuple[list[Array], bool]:
+    """Times in the unit of the series, one array for each; and whether each was asked alone."""
+    alone = isinstance(at, list | tuple) and any(np.ndim(x) > 0 for x in at)
+    each = alone or np.ndim(at) == 2
+    given = [np.atleast_1d(np.asarray(x)) for x in (at if each else [at])]
+    if each and len(given) != len(batch):
+        raise InputError(f"at has times for {len(given)} series, but there are {len(batch)}")
+    found = [_seconds(stamps, batch) for stamps in given]
+    return found if each else found * len(batch), alone
+
+
+def _seconds(stamps: Array, batch: SeriesBatch) -> Array:
+    """Times that are asked for, as the times of the series are."""
+    if stamps.ndim != 1:
+        raise InputError(f"at must be times (M,) of each series, got shape {stamps.shape}")
+    if not len(stamps):
+        return np.zeros(0)
+    dated = stamps.dtype.kind == "M" or (stamps.dtype.kind == "O" and hasattr(stamps[0], "year"))
+    if dated != (batch.time_origin is not None):
+        kind = "numbers" if dated else "dates"
+        raise InputError(f"the times of the series are {kind}, so at must be {kind}, too")
+    seconds, _ = to_seconds(stamps, batch.time_origin, "at")
+    if not np.isfinite(seconds).all():
+        raise InputError("at must be finite times")
+    return seconds
+
+
+def _laid_out(answer: Answers, found: Array, asked: list[Array], n: int, alone: bool) -> Any:
+    """Answers ``(Q, ...)`` as ``(B, M, C, ...)``, or as a list if each series was asked alone."""
+    first = np.cumsum([0, *(len(a) for a in asked)])
+    out = np.full((first[-1], n, *found.shape[1:]), np.nan)
+    where = first[answer.series] + answer.place
+    out[where, np.tile(np.arange(n), len(where) // max(n, 1))] = found
+    if alone:
+        return [out[a:b] for a, b in pairwise(first)]
+    return out.reshape(len(asked), len(asked[0]) if asked else 0, n, *found.shape[1:])

@@ -1,0 +1,334 @@
+"""ForecastPredictor: trained forecasters with the calibration of their quantiles, on disk too."""
+
+import os
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from roughformer.checkpoint import load_checkpoint, save_checkpoint
+from roughformer.conformal import LevelCalibration, level_of, value_at
+from roughformer.errors import CheckpointError, InputError
+from roughformer.model.forecaster import (
+    QUANTILES,
+    Forecaster,
+    ForecasterConfig,
+    Moments,
+    Queries,
+)
+from roughformer.series import SeriesBatch
+from roughformer.train.forecasting import (
+    Drawn,
+    ScaledSeries,
+    draw_forecasts,
+    draw_interpolations,
+)
+
+__all__ = ["Answers", "ForecastPredictor"]
+
+Array = npt.NDArray[Any]
+
+_LEVELS = np.array(QUANTILES)
+_ROWS = 256  # moments that are computed at once
+_QUERIES = 16384  # answers that are computed at once
+_CALIBRATED = 40_000  # held-out values that quantiles are calibrated on
+_ROUNDS = 20  # over the held-out series, at most, to get so many
+
+
+class Answers(NamedTuple):
+    """Q answers, flat.
+
+    Attributes
+    ----------
+    series : ndarray (Q,)
+        Number of the series.
+    place : ndarray (Q,)
+        Which of the times that the series was asked at.
+    channel : ndarray (Q,)
+        Number of the channel.
+    point : ndarray (Q,)
+        Predicted value, in units of the data.
+    quantiles : ndarray (Q, 9)
+        Quantiles of the networks, in scaled units, not calibrated.
+    distance : ndarray (Q,)
+        Time ahead of the end of the series, or to the nearest observation of the channel.
+    inside : ndarray (Q,)
+        Whether the time lies within the series.
+    known : ndarray (Q,)
+        The value that was observed at the time, or NaN.
+    """
+
+    series: Array
+    place: Array
+    channel: Array
+    point: Array
+    quantiles: Array
+    distance: Array
+    inside: Array
+    known: Array
+
+
+@dataclass
+class ForecastPredictor:
+    """Trained networks that answer together.
+
+    Parameters
+    ----------
+    networks : list of Forecaster
+        Of the same configuration and scaling.
+    channels : tuple of str
+        Names of the channels.
+    never : ndarray of bool (C,)
+        Channels without a training value; they are predicted as NaN.
+    horizon : float
+        How far ahead the networks were trained.
+    context : int
+        Number of points on each side of a moment that are looked at.
+    interpolation : bool
+        Whether the networks were trained to answer within series.
+    dated : bool
+        Whether times are seconds from an origin of dates.
+    calibration : dict of LevelCalibration
+        For "forecast" and "interpolation".
+    facts : dict
+        What else is kept with the model.
+    """
+
+    networks: list[Forecaster]
+    channels: tuple[str, ...]
+    never: Array
+    horizon: float
+    context: int
+    interpolation: bool
+    dated: bool
+    calibration: dict[str, LevelCalibration] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def n_static(self) -> int:
+        """Number of static covariates."""
+        return self.networks[0].config.n_static
+
+    def run(self, moments: Moments, queries: Queries) -> tuple[Array, Array]:
+        """Mean ``(Q,)`` and quantiles ``(Q, 9)`` of all networks together, in scaled units."""
+        with torch.no_grad():
+            found = [network(moments, queries) for network in self.networks]
+        mean = torch.stack([m for m, _ in found]).double().mean(dim=0)
+        quantiles = torch.stack([q for _, q in found]).double().mean(dim=0)
+        return mean.numpy(), quantiles.numpy()
+
+    def ask(self, batch: SeriesBatch, static: Array, asked: list[Array], wanted: Array) -> Answers:
+        """Answer for all series.
+
+        Parameters
+        ----------
+        batch : SeriesBatch
+            What is known.
+        static : ndarray (B, S)
+            Static covariates.
+        asked : list of B arrays (M_b,)
+            Times of each series.
+        wanted : ndarray of int (n,)
+            Numbers of the channels.
+
+        Returns
+        -------
+        Answers
+            M_0 n + M_1 n + ... of them; the channels of a time stand together.
+        """
+        series = np.repeat(np.arange(len(batch)), [len(a) for a in asked])
+        time = np.concatenate([np.zeros(0), *asked])
+        place = np.concatenate([np.zeros(0, int), *(np.arange(len(a)) for a in asked)])
+        end = batch.times[batch.offsets[1:] - 1][series]
+        inside = time <= end
+        self._check_times(inside, time - end)
+        data = self._scaled(batch, static)
+        n = len(wanted)
+        size = max(1, _QUERIES // max(n, 1))
+        none = np.zeros(0)
+        parts = [(np.zeros(0, int), none, np.zeros((0, len(QUANTILES))), none, none)]
+        for which in _in_parts(~inside, size):
+            # One moment for each series: its end.
+            _, first, row = np.unique(series[which], return_index=True, return_inverse=True)
+            moments, _ = data.moments(series[which][first], end[which][first], both_sides=False)
+            found = self._answer(data, moments, end[which][first], row, time[which], wanted)
+            parts.append((np.repeat(which, n), *found, np.full(len(which) * n, np.nan)))
+        for which in _in_parts(inside, min(size, _ROWS)):
+            # One moment for each time, with both sides.
+            moments, number = data.moments(series[which], time[which], both_sides=True)
+            row = np.arange(len(which))
+            found = self._answer(data, moments, time[which], row, time[which], wanted)
+            known = np.full((len(which), n), np.nan)
+            at_point, column = np.nonzero(moments.times.numpy() == 0)
+            known[at_point] = batch.values[number[at_point, column]][:, wanted]
+            parts.append((np.repeat(which, n), *found, known.ravel()))
+        q, point, quantiles, distance, known = (np.concatenate(x) for x in zip(*parts, strict=True))
+        channel = np.tile(wanted, len(q) // max(n, 1))
+        value = np.where(np.isnan(known), self._in_units(point, channel), known)
+        return Answers(series[q], place[q], channel, value, quantiles, distance, inside[q], known)
+
+    def quantile(self, answers: Answers, level: float) -> Array:
+        """Compute the calibrated quantile of each answer, in units of the data."""
+        forecast = self.calibration["forecast"].level(level, answers.distance)
+        within = self.calibration["interpolation"].level(level, answers.distance)
+        scaled = value_at(np.where(answers.inside, within, forecast), answers.quantiles, _LEVELS)
+        value = self._in_units(scaled, answers.channel)
+        return np.where(np.isnan(answers.known), value, answers.known)
+
+    def calibrate(self, held: SeriesBatch, static: Array, seed: int) -> None:
+        """Learn how far quantiles are off, on series that the networks were not trained on."""
+        data, rng = self._scaled(held, static), np.random.default_rng(seed)
+        periods = self.networks[0].periods.numpy()
+
+        def forecast(series: Array) -> Drawn:
+            return draw_forecasts(data, series, self.horizon, periods, rng)
+
+        def within(series: Array) -> Drawn:
+            return draw_interpolations(data, series, periods, rng)
+
+        self.calibration = {
+            "forecast": self._calibrated(len(held), forecast),
+            "interpolation": self._calibrated(len(held) if self.interpolation else 0, within),
+        }
+
+    def _calibrated(self, n_series: int, draw: Callable[[Array], Drawn]) -> LevelCalibration:
+        # The level of a value is unknown where all values of the channel are the same.
+        varies = np.array([s > 0 for s in self.networks[0].varies.tolist()])
+        levels, distances, n = [np.zeros(0)], [np.zeros(0)], 0
+        for _ in range(_ROUNDS if n_series else 0):
+            for i in range(0, n_series, _ROWS):
+                drawn = draw(np.arange(i, min(i + _ROWS, n_series)))
+                counts = varies[drawn.queries.channel.numpy()]
+                if not counts.any():
+                    continue
+                _, quantiles = self.run(drawn.moments, drawn.queries)
+                found = level_of(drawn.target.double().numpy(), quantiles, _LEVELS)
+                levels.append(found[counts])
+                distances.append(_distance(drawn.moments, drawn.queries)[counts])
+                n += int(counts.sum())
+            if n >= _CALIBRATED:
+                break
+        return LevelCalibration.fit(np.concatenate(levels), np.concatenate(distances))
+
+    def _scaled(self, batch: SeriesBatch, static: Array) -> ScaledSeries:
+        return ScaledSeries.of(batch, static, self.networks[0], self.context)
+
+    def _answer(
+        self,
+        data: ScaledSeries,
+        moments: Moments,
+        at: Array,
+        row: Array,
+        time: Array,
+        wanted: Array,
+    ) -> tuple[Array, Array, Array]:
+        """Point, quantiles and distance for all wanted channels at each time, in scaled units."""
+        n = len(wanted)
+        row, channel = np.repeat(row, n), np.tile(wanted, len(time))
+        time = np.repeat(time, n)
+        queries = data.queries(row, channel, time, at, self.networks[0].periods.numpy())
+        # Beyond the horizon a forecast stays as it is there, but for the seasons.
+        queries = queries._replace(ahead=queries.ahead.clamp(max=self.horizon))
+        mean, quantiles = self.run(moments, queries)
+        # Halfway between mean and median: near the best by squared and by absolute error.
+        point = (mean + quantiles[:, QUANTILES.index(0.5)]) / 2
+        return point, quantiles, _distance(moments, queries)
+
+    def _in_units(self, scaled: Array, channel: Array) -> Array:
+        """Scaled values ``(Q,)`` in units of the data."""
+        network = self.networks[0]
+        value = scaled * network.spread.numpy()[channel] + network.centre.numpy()[channel]
+        return np.where(self.never[channel], np.nan, value)
+
+    def _check_times(self, inside: Array, ahead: Array) -> None:
+        if inside.any() and not self.interpolation:
+            raise InputError(
+                "a time within a series was asked for, but the model was fitted for forecasts "
+                "only; fit with interpolation=True"
+            )
+        most = float(ahead.max(initial=0.0))
+        if most > self.horizon * (1 + 1e-6):
+            warnings.warn(
+                f"the model was trained for up to {self.horizon:.6g} ahead, and is asked for "
+                f"{most:.6g}: beyond its horizon the forecast stays as it is there, and intervals "
+                "do not grow; fit with a longer horizon",
+                UserWarning,
+                stacklevel=4,
+            )
+
+    # On disk
+
+    def save(self, directory: str | os.PathLike[str]) -> None:
+        """Write a checkpoint; complete or not at all."""
+        config = {
+            "kind": "forecaster",
+            "network": self.networks[0].config.model_dump(mode="json"),
+            "members": len(self.networks),
+            "channels": list(self.channels),
+            "never": self.never.tolist(),
+            "horizon": self.horizon,
+            "context": self.context,
+            "interpolation": self.interpolation,
+            "dated": self.dated,
+            "calibration": {name: x.to_plain() for name, x in self.calibration.items()},
+            "facts": self.facts,
+        }
+        tensors = {f"member{i}": dict(x.state_dict()) for i, x in enumerate(self.networks)}
+        save_checkpoint(directory, config, tensors)
+
+    @classmethod
+    def load(cls, directory: str | os.PathLike[str]) -> "ForecastPredictor":
+        """Read what ``save`` wrote; ``CheckpointError`` on any damage."""
+        saved = load_checkpoint(directory)
+        config = saved.config
+        if config.get("kind") != "forecaster":
+            raise InputError(
+                f"{os.fspath(directory)} holds a model of the kind {config.get('kind')!r}, not a "
+                "forecaster; load it with the estimator that saved it"
+            )
+        try:
+            networks = []
+            for i in range(config["members"]):
+                network = Forecaster(ForecasterConfig(**config["network"]))
+                network.load_state_dict(saved.tensors[f"member{i}"])
+                networks.append(network.eval())
+            calibration = {
+                name: LevelCalibration.from_plain(plain)
+                for name, plain in config["calibration"].items()
+            }
+            return cls(
+                networks,
+                tuple(config["channels"]),
+                np.array(config["never"], dtype=bool),
+                float(config["horizon"]),
+                int(config["context"]),
+                bool(config["interpolation"]),
+                bool(config["dated"]),
+                calibration,
+                dict(config["facts"]),
+            )
+        except (KeyError, IndexError, TypeError, ValueError, RuntimeError) as error:
+            first = str(error).splitlines()[0] if str(error) else repr(error)
+            raise CheckpointError(
+                f"{os.fspath(directory)} is complete but is no forecaster that this version of "
+                f"roughformer can read: {first}"
+            ) from error
+
+
+def _in_parts(mask: Array, size: int) -> list[Array]:
+    """Places of a mask, at most ``size`` at once."""
+    places = np.flatnonzero(mask)
+    return [places[i : i + size] for i in range(0, len(places), size)]
+
+
+def _distance(moments: Moments, queries: Queries) -> Array:
+    """Time ahead of a forecast, or to the nearest observation of the channel ``(Q,)``."""
+    if not moments.both_sides:
+        return queries.ahead.double().numpy()
+    seen = ~moments.values.isnan()
+    apart = torch.where(seen, moments.times.abs().unsqueeze(-1), torch.inf).amin(dim=1)
+    return apart[queries.row, queries.channel].double().numpy()

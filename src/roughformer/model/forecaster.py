@@ -1,0 +1,331 @@
+"""Forecaster: the value of any channel at any time, from memories of both sides of a moment.
+
+A moment is the end of the past (then queries lie ahead of it) or the time of a query itself (then
+there are observations on both sides). Each channel is one token, made of its memories; attention
+blocks mix the channels. A query (channel, time ahead) reads the token of its channel, attends to
+all tokens, and weighs the nearest observations of its channel by learned functions of their
+distance in time. Its answer is a mixture of levels that the series has had (nearest value, levels
+at several time scales, weighed observations, mean, extremes) and of the channel's mean, whose
+weights depend on the query, plus damped trends, plus a correction. So levels and trends continue,
+and how fast a channel returns to its mean is learned.
+"""
+
+import math
+from typing import NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from roughformer.groups import Group
+from roughformer.model.blocks import Block
+from roughformer.tokens.memory import Memory, feature_count, remember
+
+__all__ = ["QUANTILES", "Forecaster", "ForecasterConfig", "Moments", "Queries"]
+
+QUANTILES = (0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.975)
+_MIDDLE = QUANTILES.index(0.5)
+_HARMONICS = 2  # of each period
+_LOCAL = 0.3  # how far corrections go by the spread of the series, beside the channel's own scale
+
+
+class ForecasterConfig(Group):
+    """Sizes of a ``Forecaster``."""
+
+    n_channels: int = Field(ge=1, description="Number of channels.")
+    n_static: int = Field(0, ge=0, description="Number of static covariates.")
+    n_scales: int = Field(5, ge=1, description="Number of time scales of a memory.")
+    n_periods: int = Field(0, ge=0, description="Number of periods, for seasons.")
+    n_recent: int = Field(16, ge=2, description="Nearest observations that a query weighs.")
+    d_model: int = Field(64, ge=4, description="Width of tokens.")
+    n_heads: int = Field(4, ge=1, description="Heads of attention.")
+    n_layers: int = Field(2, ge=0, description="Attention blocks across channels.")
+    dropout: float = Field(0.1, ge=0, lt=1, description="Share of activations dropped.")
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.d_model % self.n_heads:
+            raise ValueError(f"d_model must be a multiple of {self.n_heads}, got {self.d_model}")
+        return self
+
+
+class Moments(NamedTuple):
+    """Series around R moments: what is known.
+
+    Attributes
+    ----------
+    values : Tensor (R, L, C)
+        Scaled values; NaN = not observed.
+    times : Tensor (R, L)
+        Times of the points after the moment (negative: before it); NaN in the padding.
+    elapsed : Tensor (R,)
+        Time between the start of the series and the moment.
+    static : Tensor (R, S)
+        Scaled static covariates; NaN = unknown.
+    both_sides : bool
+        Whether points after the moment count; those at the moment count as past.
+    """
+
+    values: Tensor
+    times: Tensor
+    elapsed: Tensor
+    static: Tensor
+    both_sides: bool
+
+    def to(self, device: torch.device) -> "Moments":
+        """Move to a device."""
+        moved = {name: getattr(self, name).to(device) for name in self._fields[:4]}
+        return self._replace(**moved)
+
+
+class Queries(NamedTuple):
+    """Q values that are asked for, in the order of their moments.
+
+    Attributes
+    ----------
+    row : Tensor (Q,)
+        Number of the moment.
+    channel : Tensor (Q,)
+        Number of the channel.
+    ahead : Tensor (Q,)
+        Time after the moment, at least 0.
+    phase : Tensor (Q, P)
+        Time of day, of week, ...: absolute time in periods, modulo 1.
+    """
+
+    row: Tensor
+    channel: Tensor
+    ahead: Tensor
+    phase: Tensor
+
+
+class Forecaster(nn.Module):
+    """Moments and queries -> means ``(Q,)`` and quantiles ``(Q, 9)``, in scaled units.
+
+    All times are in the same unit, in which ``scales (K,)`` and ``periods (P,)`` are given, too.
+    """
+
+    scales: Tensor
+    periods: Tensor
+    centre: Tensor
+    spread: Tensor
+    varies: Tensor
+    static_centre: Tensor
+    static_spread: Tensor
+
+    def __init__(self, config: ForecasterConfig) -> None:
+        """Make a model with random weights; ``fit_scaling`` sets what depends on the data."""
+        super().__init__()
+        self.config = c = config
+        d, n_features = c.d_model, feature_count(c.n_scales)
+        sizes = {"scales": c.n_scales, "periods": c.n_periods}
+        sizes |= dict.fromkeys(("centre", "spread", "varies"), c.n_channels)
+        sizes |= dict.fromkeys(("static_centre", "static_spread"), c.n_static)
+        for name, size in sizes.items():
+            self.register_buffer(name, torch.ones(size, dtype=torch.float64))
+        self.past = nn.Linear(n_features, d)
+        self.future = nn.Linear(n_features, d, bias=False)
+        self.mix = nn.Linear(d, d)
+        self.channel = nn.Parameter(torch.randn(c.n_channels, d) * 0.5)
+        self.whole = nn.Sequential(
+            nn.Linear(2 * c.n_static + 2, d), nn.GELU(), nn.Dropout(c.dropout), nn.Linear(d, d)
+        )
+        self.blocks = nn.ModuleList(
+            Block(d, c.n_heads, 2 * d, c.dropout, 0.0) for _ in range(c.n_layers)
+        )
+        self.query = nn.Linear(c.n_scales + 4 + 2 * _HARMONICS * c.n_periods, d)
+        self.asked = nn.Parameter(torch.randn(c.n_channels, d) * 0.2)
+        self.near = nn.Linear(c.n_scales + 4 + 2 * _HARMONICS * c.n_periods, d // 2)
+        self.near_query = nn.Linear(d, d // 2)
+        self.near_weight = nn.Linear(d // 2, c.n_heads)
+        self.from_near = nn.Linear(2 * c.n_heads, d)
+        self.norm_query, self.norm_tokens = nn.LayerNorm(d), nn.LayerNorm(d)
+        self.to_q, self.to_kv, self.out = nn.Linear(d, d), nn.Linear(d, 2 * d), nn.Linear(d, d)
+        self.mlp = nn.Sequential(
+            nn.LayerNorm(d), nn.Linear(d, 4 * d), nn.GELU(), nn.Dropout(c.dropout),
+            nn.Linear(4 * d, d),
+        )  # fmt: skip
+        self.drop = nn.Dropout(c.dropout)
+        self.n_levels = c.n_heads + 2 * (c.n_scales + 4) + 2
+        self.head = nn.Linear(d, self.n_levels + c.n_scales + 4 + 2 * len(QUANTILES))
+        nn.init.zeros_(self.head.weight)
+        nn.init.zeros_(self.head.bias)
+        self.norm_head = nn.LayerNorm(d)
+        self.prior = nn.Parameter(torch.zeros(c.n_channels, self.n_levels))
+        self.log_unit = nn.Parameter(torch.zeros(c.n_channels, 2))
+
+    def fit_scaling(self, **found: npt.ArrayLike) -> None:
+        """Set time scales, periods, and what is known of the channels and covariates."""
+        for name, value in found.items():
+            buffer = getattr(self, name)
+            buffer.copy_(torch.as_tensor(np.asarray(value, dtype=np.float64)))
+
+    def forward(self, moments: Moments, queries: Queries) -> tuple[Tensor, Tensor]:
+        """See the class."""
+        # In units of the shortest time scale: features must not depend on the user's unit of time.
+        unit, n_recent = self.scales[0].to(moments.values), self.config.n_recent
+        scales = self.scales.to(moments.values) / unit
+        moments = moments._replace(times=moments.times / unit, elapsed=moments.elapsed / unit)
+        queries = queries._replace(ahead=queries.ahead / unit)
+        past = remember(moments.values, -moments.times, scales, n_recent)
+        future = None
+        if moments.both_sides:
+            after = torch.where(moments.times > 0, moments.times, -1.0)
+            future = remember(moments.values, after, scales, n_recent)
+        tokens = self._tokens(past, future, moments, scales)
+        return self._answer(tokens, past, future, queries, scales)
+
+    def _tokens(
+        self, past: Memory, future: Memory | None, moments: Moments, scales: Tensor
+    ) -> Tensor:
+        """``(R, C + 1, d)``: the channels, and the series as a whole."""
+        x = self.past(past.features)
+        if future is not None:
+            x = x + self.future(future.features)
+        x = self.mix(F.gelu(x)) + self.channel
+        unknown = moments.static.isnan()
+        # Beyond a few times the longest scale a series is just long, whatever it has been before.
+        elapsed = (moments.elapsed / scales[-1]).clamp(max=4).unsqueeze(1)
+        static = moments.static.nan_to_num(0.0)
+        about = torch.cat([static, unknown.to(x), elapsed.log1p(), elapsed], dim=1)
+        x = torch.cat([x, self.whole(about).unsqueeze(1)], dim=1)
+        for block in self.blocks:
+            x = block(x, None)
+        tokens: Tensor = x
+        return tokens
+
+    def _answer(
+        self,
+        tokens: Tensor,
+        past: Memory,
+        future: Memory | None,
+        queries: Queries,
+        scales: Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        row, channel, ahead, phase = queries
+        at = (row, channel)
+        decay = torch.exp(-ahead.unsqueeze(1) / scales)  # (Q, K)
+        q = tokens[at] + tokens[row, -1] + self.asked[channel]
+        q = q + self.query(
+            torch.cat(
+                [
+                    ahead.log1p().unsqueeze(1),
+                    (ahead / scales[-1]).clamp(max=4).unsqueeze(1),
+                    torch.full_like(ahead, float(future is not None)).unsqueeze(1),
+                    (ahead / scales[-1]).sqrt().clamp(max=2).unsqueeze(1),
+                    decay,
+                    *_waves(phase),
+                ],
+                dim=1,
+            )
+        )
+        near, there = self._near(q, past, future, queries, scales)
+        last = past.levels[at][:, :1]
+        if future is not None:
+            last = torch.where(past.seen[at].unsqueeze(1), last, future.levels[at][:, :1])
+        q = q + self.from_near(torch.cat([(near - last).asinh(), near.asinh()], 1) * there)
+        q = q + self.drop(self.out(self._attend(q, tokens, row)))
+        q = q + self.drop(self.mlp(q))
+        levels, known, spread = self._levels(near, there, past, future, at)
+        head = self.head(self.norm_head(q))
+        weight = head[:, : self.n_levels] + self.prior[channel]
+        mixed = (weight.masked_fill(~known, -30.0).softmax(dim=1) * levels).sum(dim=1)
+        head = head[:, self.n_levels :]
+        trend = (head[:, : len(scales)] * past.slopes[at] * (1 - decay)).sum(dim=1)
+        head = head[:, len(scales) :]
+        unit, own = self.log_unit[channel].exp(), _LOCAL * spread
+        mean = mixed + trend + head[:, 0] * unit[:, 0] + head[:, 1] * own
+        middle = mixed + trend + head[:, 2] * unit[:, 0] + head[:, 3] * own
+        gaps_unit, gaps_own = head[:, 4:].split(len(QUANTILES), dim=1)
+        gaps = unit[:, 1:] * F.softplus(gaps_unit - 1) + own.unsqueeze(1) * F.softplus(gaps_own - 3)
+        above = gaps[:, _MIDDLE + 1 :].cumsum(dim=1)
+        below = gaps[:, :_MIDDLE].flip(1).cumsum(dim=1).flip(1)
+        middle = middle.unsqueeze(1)
+        return mean, torch.cat([middle - below, middle, middle + above], dim=1)
+
+    def _near(
+        self,
+        q: Tensor,
+        past: Memory,
+        future: Memory | None,
+        queries: Queries,
+        scales: Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        """Weighed means of the nearest observations ``(Q, heads)``, and whether there are any."""
+        at = (queries.row, queries.channel)
+        value, age = past.recent[at], past.ages[at] + queries.ahead.unsqueeze(1)
+        if future is not None:
+            value = torch.cat([value, future.recent[at]], dim=1)
+            age = torch.cat([age, -future.ages[at]], dim=1)
+        known = age.isfinite()
+        age = torch.where(known, age, 0.0)
+        apart = age.abs()
+        n = self.config.n_recent
+        # The nearest of a side is told from the others by its place, too.
+        place = torch.arange(value.shape[1], device=value.device) % n
+        first = (place == 0).to(value).expand_as(value)
+        periods = (self.periods / self.scales[0]).to(age)
+        waves = _waves(age.unsqueeze(-1) / periods) if len(periods) else []
+        seen = torch.stack([apart.log1p(), (age < 0).to(age), first, value.asinh()], dim=-1)
+        decay = torch.exp(-apart.unsqueeze(-1) / scales)
+        hidden = self.near(torch.cat([seen, decay, *waves], dim=-1))
+        hidden = F.gelu(hidden + self.near_query(q).unsqueeze(1))
+        score = self.near_weight(hidden).masked_fill(~known.unsqueeze(-1), -1e4)
+        near = (score.softmax(dim=1) * value.unsqueeze(-1)).sum(dim=1)
+        return near, known.any(dim=1, keepdim=True)
+
+    def _attend(self, q: Tensor, tokens: Tensor, row: Tensor) -> Tensor:
+        """Queries ``(Q, d)`` attend to the tokens of their moments ``(R, C + 1, d)``."""
+        (n, length, d), heads = tokens.shape, self.config.n_heads
+        count = torch.bincount(row, minlength=n)
+        place = torch.arange(len(row), device=row.device) - (count.cumsum(0) - count)[row]
+        most = int(count.max()) if len(row) else 0
+        padded = q.new_zeros(n, most, d).index_put((row, place), self.to_q(self.norm_query(q)))
+        padded = padded.view(n, most, heads, d // heads).transpose(1, 2)
+        k, v = (
+            self.to_kv(self.norm_tokens(tokens))
+            .view(n, length, 2, heads, d // heads)
+            .permute(2, 0, 3, 1, 4)
+        )
+        mixed = F.scaled_dot_product_attention(padded, k, v)
+        return mixed.transpose(1, 2).flatten(-2)[row, place]
+
+    def _levels(
+        self,
+        near: Tensor,
+        there: Tensor,
+        past: Memory,
+        future: Memory | None,
+        at: tuple[Tensor, Tensor],
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Levels that may be mixed ``(Q, n)``, which of them are known, and the spread ``(Q,)``."""
+        before, seen, spread = past.levels[at], past.seen[at].unsqueeze(1), past.spread[at]
+        zero = torch.zeros_like(before[:, :1])
+        always = torch.ones_like(there)
+        after, line, seen_after = torch.zeros_like(before), zero, torch.zeros_like(there)
+        if future is not None:
+            after, seen_after = future.levels[at], future.seen[at].unsqueeze(1)
+            left, right = past.ages[at][:, :1], future.ages[at][:, :1]
+            share = (left / (left + right)).nan_to_num(0.0)  # of the way to the next observation
+            line = before[:, :1] + share * (after[:, :1] - before[:, :1])
+            spread = torch.maximum(spread, future.spread[at])
+        return (
+            torch.cat([near, before, after, line, zero], dim=1),
+            torch.cat(
+                [
+                    there.expand_as(near), seen.expand_as(before), seen_after.expand_as(after),
+                    seen & seen_after, always,
+                ],
+                dim=1,
+            ),
+            spread,
+        )  # fmt: skip
+
+
+def _waves(turns: Tensor) -> list[Tensor]:
+    """``(..., P)`` -> sines and cosines of each period and its harmonics."""
+    angles = [2 * math.pi * k * turns for k in range(1, _HARMONICS + 1)]
+    return [wave for angle in angles for wave in (angle.sin(), angle.cos())]

@@ -1,0 +1,63 @@
+"""roughformer forecast: learn, keep, load and answer, as tables."""
+
+import numpy as np
+import pyarrow.csv as pv
+import pyarrow.parquet as pq
+import pytest
+
+import roughformer as rf
+from command import fails, succeeds
+
+QUICK = ("--steps", "5", "--threads", "1")
+
+
+@pytest.fixture
+def file(tmp_path):
+    rng = np.random.default_rng(0)
+    times = [np.sort(rng.uniform(0, 10, 8)) for _ in range(12)]
+    x = [np.column_stack([np.sin(t), t]) for t in times]
+    rf.SeriesBatch.from_arrays(x, times, channels=["a", "b"]).save(tmp_path / "x.parquet")
+    return tmp_path / "x.parquet"
+
+
+def test_a_model_is_learned_kept_and_used_again(tmp_path, file):
+    ask = ("forecast", file, "--ahead", "1,2.5", "--model", tmp_path / "m", *QUICK)
+    first = succeeds(*ask, "--out", tmp_path / "first.parquet")
+    assert "learning from 12 series" in first.err
+    again = succeeds(*ask, "--out", tmp_path / "again.csv")
+    assert "learning" not in again.err
+    table = pq.read_table(tmp_path / "first.parquet").to_pydict()
+    assert list(table) == ["series_id", "time", "channel", "value", "lower", "upper"]
+    assert table["channel"][:4] == ["a", "b", "a", "b"]
+    assert table["series_id"][:5] == [0, 0, 0, 0, 1]
+    assert all(low <= high for low, high in zip(table["lower"], table["upper"], strict=True))
+    same = pv.read_csv(tmp_path / "again.csv").to_pydict()
+    np.testing.assert_allclose(same["value"], table["value"])
+    batch = rf.SeriesBatch.load(file)
+    at = batch.times[batch.offsets[1:] - 1][:, None] + [1.0, 2.5]
+    found = rf.RFormerForecaster.load(tmp_path / "m").predict(batch, at=at)
+    np.testing.assert_allclose(table["value"], found.ravel())
+
+
+def test_times_may_be_dates_and_default_to_ten_steps_up_to_the_horizon(tmp_path):
+    rng = np.random.default_rng(0)
+    start = np.datetime64("2024-03-01T00:00")
+    times = [start + np.sort(rng.choice(500, 9, replace=False)).astype("m8[m]") for _ in range(6)]
+    x = [rng.normal(size=(9, 1)) for _ in times]
+    rf.SeriesBatch.from_arrays(x, times).save(tmp_path / "d.parquet")
+    ask = ("forecast", tmp_path / "d.parquet", "--out", tmp_path / "o.parquet", *QUICK)
+    succeeds(*ask)
+    assert pq.read_table(tmp_path / "o.parquet").num_rows == 60
+    succeeds(*ask, "--at", "2024-03-01T08:30")
+    found = pq.read_table(tmp_path / "o.parquet")
+    assert found.column("time").to_numpy()[0] == np.datetime64("2024-03-01T08:30")
+    assert "expected dates" in fails(*ask, "--at", "soon")
+
+
+def test_what_cannot_be_is_refused_in_words(tmp_path, file):
+    assert "give one of them only" in fails(
+        "forecast", file, "--at", "1", "--ahead", "1", *QUICK, code=2
+    )
+    assert "expected numbers" in fails("forecast", file, "--at", "noon", *QUICK)
+    assert "must end in .csv or .parquet" in fails("forecast", file, "--out", tmp_path / "x.txt")
+    assert "--interval must lie" in fails("forecast", file, "--interval", "90", *QUICK)

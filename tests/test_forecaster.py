@@ -1,0 +1,427 @@
+"""RFormerForecaster: forecasts, interpolation and intervals of irregular series."""
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+
+import roughformer as rf
+from roughformer.conformal import LevelCalibration, level_of, value_at
+from roughformer.errors import CheckpointError, InputError
+from roughformer.model.forecaster import QUANTILES
+from roughformer.tokens.memory import feature_count, remember
+
+SPEED = 0.5  # at which the made-up process returns to its mean
+
+
+def ornstein_uhlenbeck(n, seed, length=30, span=15.0, level=0.0, size=1.0):
+    """Stationary series at random times: a value's forecast is its last times exp(-SPEED h)."""
+    rng = np.random.default_rng(seed)
+    series, times = [], []
+    for _ in range(n):
+        t = np.sort(rng.uniform(0, span, length))
+        x = [rng.normal()]
+        for gap in np.diff(t):
+            keep = np.exp(-SPEED * gap)
+            x.append(keep * x[-1] + np.sqrt(1 - keep**2) * rng.normal())
+        series.append(level + size * np.array(x)[:, None])
+        times.append(t)
+    return series, times
+
+
+def two_channels(n=60, seed=0):
+    """Ragged series of two channels, a third of the values missing."""
+    rng = np.random.default_rng(seed)
+    times = [np.sort(rng.uniform(0, 10, rng.integers(5, 15))) for _ in range(n)]
+    series = [np.column_stack([np.sin(t), 50 + 10 * np.cos(t)]) for t in times]
+    for x in series:
+        x[rng.random(x.shape) < 0.3] = np.nan
+    return series, times
+
+
+TINY = {"steps": 20, "horizon": 8.0, "d_model": 16, "n_layers": 1, "random_state": 0, "n_jobs": 1}
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    x, t = ornstein_uhlenbeck(1000, seed=0, level=100.0, size=20.0)
+    options = TINY | {"steps": 600, "horizon": 4.0, "learning_rate": 4e-3}
+    return rf.RFormerForecaster(**options).fit(x, t)
+
+
+@pytest.fixture(scope="module")
+def small():
+    x, t = two_channels()
+    return rf.RFormerForecaster(**TINY).fit(x, t)
+
+
+@pytest.fixture(scope="module")
+def later():
+    """New series cut after 20 points, the times within 4 of the cut, and the values there."""
+    x, t = ornstein_uhlenbeck(1000, seed=1, level=100.0, size=20.0)
+    at = [s[20:][s[20:] <= s[19] + 4] for s in t]
+    true = np.concatenate([v[20 : 20 + len(a), 0] for v, a in zip(x, at, strict=True)])
+    return [v[:20] for v in x], [s[:20] for s in t], at, true
+
+
+def test_forecasts_of_a_known_process_are_near_the_optimum(fitted, later):
+    past, times, at, true = later
+    found = np.concatenate(fitted.predict(past, times, at=at))[:, 0]
+    ahead = np.concatenate([a - t[-1] for a, t in zip(at, times, strict=True)])
+    last = np.concatenate([np.repeat(v[-1], len(a)) for v, a in zip(past, at, strict=True)])
+    best = 100 + (last - 100) * np.exp(-SPEED * ahead)
+    assert np.mean((found - true) ** 2) < 1.05 * np.mean((best - true) ** 2)
+
+
+def test_intervals_cover_as_many_values_of_new_series_as_was_asked(fitted, later):
+    past, times, at, true = later
+    lower, upper = (np.concatenate(x)[:, 0] for x in fitted.predict_interval(past, times, at=at))
+    assert 0.88 <= np.mean((lower <= true) & (true <= upper)) <= 0.92
+    lower, upper = (
+        np.concatenate(x)[:, 0] for x in fitted.predict_interval(past, times, at=at, coverage=0.5)
+    )
+    assert 0.47 <= np.mean((lower <= true) & (true <= upper)) <= 0.53
+
+
+def test_intervals_widen_with_the_horizon(fitted, later):
+    past, times, _, _ = later
+    at = np.stack([t[-1] + np.array([0.1, 1.0, 4.0]) for t in times])
+    lower, upper = fitted.predict_interval(past, times, at=at)
+    width = (upper - lower)[..., 0].mean(axis=0)
+    assert width[0] < width[1] < width[2]
+
+
+def test_quantiles_increase_with_their_level(fitted, later):
+    past, times, at, _ = later
+    found = np.concatenate(
+        fitted.predict_quantiles(past, times, at=at, levels=[0.01, 0.2, 0.5, 0.8, 0.99])
+    )
+    assert found.shape[1:] == (1, 5)
+    assert (np.diff(found, axis=-1) >= 0).all()
+
+
+def test_interpolation_is_ahead_of_the_straight_line(fitted):
+    x, t = ornstein_uhlenbeck(200, seed=2, level=100.0, size=20.0)
+    rng = np.random.default_rng(0)
+    hidden = [np.r_[False, rng.random(len(s) - 2) < 0.5, False] for s in t]
+    given = [np.where(h[:, None], np.nan, v) for h, v in zip(hidden, x, strict=True)]
+    filled = fitted.impute(given, t)
+    ours, line = [], []
+    for b, (h, v, s) in enumerate(zip(hidden, x, t, strict=True)):
+        ours.append(filled.series(b)[1][h, 0] - v[h, 0])
+        line.append(np.interp(s[h], s[~h], v[~h, 0]) - v[h, 0])
+    assert np.mean(np.concatenate(ours) ** 2) < np.mean(np.concatenate(line) ** 2)
+
+
+def test_impute_keeps_what_was_observed_and_leaves_no_gap(small):
+    x, t = two_channels(8, seed=3)
+    batch = rf.SeriesBatch.from_arrays(x, t)
+    filled = small.impute(batch)
+    seen = ~np.isnan(batch.values)
+    np.testing.assert_array_equal(filled.values[seen], batch.values[seen])
+    assert np.isfinite(filled.values).all()
+
+
+def test_an_observed_value_is_returned_as_it_is_with_no_width(small):
+    x, t = [np.array([[1.0, 2.0], [3.0, np.nan]])], [np.array([0.0, 1.0])]
+    found = small.predict(x, t, at=[0.0, 1.0])[0]
+    np.testing.assert_array_equal(found[0], [1.0, 2.0])
+    assert found[1, 0] == 3.0
+    assert np.isfinite(found[1, 1])
+    lower, upper = small.predict_interval(x, t, at=[0.0])
+    np.testing.assert_array_equal(lower, upper)
+
+
+def test_a_batch_is_answered_as_its_series_one_by_one_in_any_order(small):
+    x, t = two_channels(9, seed=4)
+    at = [np.array([s[-1] + 1.0, 5.05, s[-1] + 0.2]) for s in t]
+    together = small.predict(x, t, at=at)
+    backwards = small.predict(x[::-1], t[::-1], at=at[::-1])[::-1]
+    for b in range(len(x)):
+        alone = small.predict([x[b]], [t[b]], at=[at[b]])[0]
+        np.testing.assert_allclose(alone, together[b], rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(backwards[b], together[b], rtol=1e-5, atol=1e-5)
+
+
+def test_an_answer_does_not_depend_on_what_else_is_asked(small):
+    x, t = two_channels(3, seed=5)
+    many = small.predict(x, t, at=np.linspace(10, 14, 9))
+    one = small.predict(x, t, at=[12.0], channels=["x1"])
+    np.testing.assert_allclose(one[:, 0, 0], many[:, 4, 1], rtol=1e-5)
+
+
+def test_forecasts_look_at_nothing_after_the_past(small):
+    x, t = two_channels(3, seed=5)
+    longer = [np.vstack([v, [[9.0, 9.0]]]) for v in x]
+    later = [np.append(s, s[-1] + 5) for s in t]
+    at = [[s[-1] + 0.5] for s in t]
+    forecast = np.stack(small.predict(x, t, at=at))
+    within = np.stack(small.predict(longer, later, at=at))
+    assert (forecast != within).any()
+
+
+def test_the_cost_of_a_forecast_does_not_grow_with_the_past():
+    x, t = two_channels()
+    model = rf.RFormerForecaster(**TINY | {"context": 64}).fit(x, t)
+    rng = np.random.default_rng(0)
+    long, times = rng.normal(size=(3000, 2)), np.arange(3000.0)
+    whole = model.predict([long], [times], at=[3001.0, 2990.5])
+    tail = model.predict([long[-100:]], [times[-100:]], at=[3001.0, 2990.5])
+    np.testing.assert_allclose(tail, whole, rtol=1e-6)
+
+
+def test_times_may_be_shared_ragged_an_array_or_one(small):
+    x, t = two_channels(3, seed=6)
+    assert small.predict(x, t, at=11.0).shape == (3, 1, 2)
+    assert small.predict(x, t, at=[11.0, 12.0]).shape == (3, 2, 2)
+    assert small.predict(x, t, at=np.full((3, 4), 11.0)).shape == (3, 4, 2)
+    found = small.predict(x, t, at=[[11.0], [], [11.0, 12.0, 13.0]], channels=[1])
+    assert [one.shape for one in found] == [(1, 1), (0, 1), (3, 1)]
+
+
+def test_a_series_of_one_point_and_a_channel_never_seen_have_finite_answers(small):
+    found = small.predict([np.array([[1.0, np.nan]])], [[3.0]], at=[3.5, 5.0])
+    assert np.isfinite(found).all()
+    nothing = small.predict([np.array([[np.nan, np.nan]])], [[3.0]], at=[3.5])
+    assert np.isfinite(nothing).all()
+
+
+def test_no_queries_and_no_series_give_empty_answers(small):
+    x, t = two_channels(2)
+    assert small.predict(x, t, at=[]).shape == (2, 0, 2)
+    lower, upper = small.predict_interval(x, t, at=[[], []])
+    assert [a.shape for a in lower + upper] == [(0, 2)] * 4
+
+
+def test_a_channel_without_training_values_is_nan_and_told(later):
+    x, t = two_channels(20)
+    x = [np.column_stack([v, np.full(len(v), np.nan)]) for v in x]
+    with pytest.warns(UserWarning, match="never observed in the training series.*x2"):
+        model = rf.RFormerForecaster(**TINY).fit(x, t)
+    found = model.predict(x[:2], t[:2], at=[11.0])
+    assert np.isnan(found[..., 2]).all()
+    assert np.isfinite(found[..., :2]).all()
+
+
+def test_beyond_the_horizon_a_forecast_stays_and_a_warning_says_so(fitted):
+    x, t = [np.array([[110.0], [130.0]])], [[0.0, 1.0]]
+    with pytest.warns(UserWarning, match="trained for up to 4 ahead, and is asked for 49"):
+        found = fitted.predict(x, t, at=[5.0, 50.0])
+    np.testing.assert_allclose(found[0, 0], found[0, 1], rtol=1e-6)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fitted.predict(x, t, at=[5.0])
+
+
+def test_channels_that_are_rarely_seen_can_be_calibrated_and_saved(tmp_path):
+    x, t = two_channels(200, seed=10)
+    for v in x[::2]:
+        v[:, 1] = np.nan
+    model = rf.RFormerForecaster(**TINY).fit(x, t)
+    model.save(tmp_path / "model")
+    lower, upper = rf.RFormerForecaster.load(tmp_path / "model").predict_interval(x, t, at=[5.05])
+    assert (lower <= upper).all()
+
+
+def test_too_few_series_to_calibrate_intervals_are_told():
+    x, t = two_channels(3)
+    with pytest.warns(UserWarning, match="too few values are held out"):
+        rf.RFormerForecaster(**TINY).fit(x, t)
+
+
+def test_units_of_values_and_times_do_not_matter():
+    x, t = ornstein_uhlenbeck(40, seed=7)
+    plain = rf.RFormerForecaster(**TINY).fit(x, t)
+    scaled = rf.RFormerForecaster(**TINY | {"horizon": 8 * 3600.0})
+    scaled.fit([1000 * v + 5 for v in x], [3600 * s for s in t])
+    found = plain.predict(x, t, at=[16.0])
+    other = scaled.predict([1000 * v + 5 for v in x], [3600 * s for s in t], at=[16 * 3600.0])
+    np.testing.assert_allclose((other - 5) / 1000, found, rtol=1e-3, atol=1e-3)
+
+
+def test_dates_are_taken_and_seasons_follow_them():
+    rng = np.random.default_rng(0)
+    hours = [np.sort(rng.choice(24 * 8, 60, replace=False)) for _ in range(80)]
+    start = np.datetime64("2024-01-01T00:00")
+    begin = [start + np.timedelta64(int(rng.integers(0, 1000)), "h") for _ in hours]
+    times = [b + h.astype("timedelta64[h]") for b, h in zip(begin, hours, strict=True)]
+    since = [(s - start) / np.timedelta64(1, "h") for s in times]
+    x = [np.sin(2 * np.pi * s / 24)[:, None] for s in since]
+    options = TINY | {"steps": 150, "horizon": 48 * 3600.0, "learning_rate": 5e-3}
+    model = rf.RFormerForecaster(**options).fit(x, times)
+    at = [s[-1] + np.array([6, 12, 24], dtype="timedelta64[h]") for s in times]
+    true = [np.sin(2 * np.pi * (a - start) / np.timedelta64(1, "h") / 24) for a in at]
+    found = np.stack(model.predict(x, times, at=at))[..., 0]
+    assert np.mean((found - np.stack(true)) ** 2) < 0.1  # the variance is 0.5
+    with pytest.raises(InputError, match="times of the series are dates"):
+        model.predict(x, times, at=[3.0])
+    with pytest.raises(InputError, match="fitted to times that are dates, got numbers"):
+        model.predict(x, hours, at=[300.0])
+
+
+def test_static_covariates_are_used_and_asked_for():
+    rng = np.random.default_rng(0)
+    level = rng.normal(size=(120, 1))
+    times = [np.sort(rng.uniform(0, 10, 8)) for _ in level]
+    x = [np.r_[[[0.0]], np.full((7, 1), s)] for s in level[:, 0]]  # unknown until the second point
+    options = TINY | {"steps": 200, "learning_rate": 1e-2, "horizon": 12.0}
+    model = rf.RFormerForecaster(**options).fit(x, times, static=level)
+    found = model.predict([v[:1] for v in x], [t[:1] for t in times], at=[12.0], static=level)
+    assert np.corrcoef(found[:, 0, 0], level[:, 0])[0, 1] > 0.8
+    with pytest.raises(InputError, match="takes 1 static covariates, got 0"):
+        model.predict(x, times, at=[12.0])
+    with pytest.raises(InputError, match=r"static must have shape \(120, S\)"):
+        model.predict(x, times, at=[12.0], static=level[:3])
+
+
+def test_saved_and_loaded_it_answers_the_same(small, tmp_path):
+    x, t = two_channels(5, seed=8)
+    small.save(tmp_path / "model")
+    loaded = rf.RFormerForecaster.load(tmp_path / "model")
+    assert loaded.get_params() == small.get_params()
+    at = [5.0, 11.0]
+    np.testing.assert_array_equal(loaded.predict(x, t, at=at), small.predict(x, t, at=at))
+    np.testing.assert_array_equal(
+        loaded.predict_interval(x, t, at=at), small.predict_interval(x, t, at=at)
+    )
+    assert not list((tmp_path / "model").glob("*.p*kl*"))
+    (tmp_path / "model" / "member0.safetensors").write_bytes(b"damaged")
+    with pytest.raises(CheckpointError, match="damaged"):
+        rf.RFormerForecaster.load(tmp_path / "model")
+
+
+def test_a_model_of_another_kind_is_refused(tmp_path):
+    rf.RFormerRegressor(recipe="attention", windows=2, depth=1, epochs=1).fit(
+        np.random.default_rng(0).normal(size=(8, 5, 1)), np.arange(8.0)
+    ).save(tmp_path / "model")
+    with pytest.raises(InputError, match="not a forecaster"):
+        rf.RFormerForecaster.load(tmp_path / "model")
+
+
+def test_fitting_twice_with_a_seed_gives_the_same_and_clones_are_not_fitted(small):
+    x, t = two_channels()
+    again = clone(small)
+    with pytest.raises(NotFittedError):
+        again.predict(x, t, at=[11.0])
+    again.fit(x, t)
+    np.testing.assert_array_equal(again.predict(x, t, at=[11.0]), small.predict(x, t, at=[11.0]))
+
+
+def test_inputs_stay_as_they_are_and_torch_keeps_its_state():
+    x, t = two_channels(20)
+    before, state = [v.copy() for v in x], torch.random.get_rng_state()
+    rf.RFormerForecaster(**TINY).fit(x, t).impute(x, t)
+    for old, new in zip(before, x, strict=True):
+        np.testing.assert_array_equal(old, new)
+    assert torch.equal(state, torch.random.get_rng_state())
+
+
+def test_members_answer_together():
+    x, t = two_channels(30)
+    model = rf.RFormerForecaster(**TINY | {"members": 2}).fit(x, t)
+    each = []
+    for network in model.predictor_.networks:
+        one = clone(model).fit(x, t)
+        one.predictor_.networks = [network]
+        each.append(one.predict(x, t, at=[11.0]))
+    np.testing.assert_allclose(model.predict(x, t, at=[11.0]), np.mean(each, axis=0), rtol=1e-6)
+
+
+def test_a_score_is_the_share_of_variance_that_is_explained(fitted):
+    x, t = ornstein_uhlenbeck(100, seed=9, level=100.0, size=20.0)
+    assert 0 < fitted.score(x, t) < 1
+    with pytest.raises(InputError, match="at least two points"):
+        fitted.score([[[1.0]]], [[0.0]])
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"steps": 0}, "steps must be a whole number from 1 on"),
+        ({"horizon": -1.0}, "horizon must be a positive number"),
+        ({"d_model": 30}, "d_model must be a multiple of 4"),
+        ({"periods": "weekly"}, "periods must be 'auto' or numbers"),
+        ({"periods": [0.0]}, "periods must be positive"),
+        ({"validation": 1.0}, r"validation must be in \[0, 1\)"),
+    ],
+)
+def test_wrong_options_are_refused_in_words(options, match):
+    x, t = two_channels(4)
+    with pytest.raises(InputError, match=match):
+        rf.RFormerForecaster(**TINY | options).fit(x, t)
+
+
+def test_what_cannot_be_learned_or_asked_is_refused_in_words(small):
+    x, t = two_channels(40)
+    with pytest.raises(InputError, match="no series has two points"):
+        rf.RFormerForecaster(**TINY).fit([[[1.0]], [[2.0]]], [[0.0], [1.0]])
+    with pytest.raises(InputError, match="unknown channel 'x7'"):
+        small.predict(x, t, at=[11.0], channels=["x7"])
+    with pytest.raises(InputError, match="times for 2 series, but there are 40"):
+        small.predict(x, t, at=[[11.0], [12.0]])
+    with pytest.raises(InputError, match="at must be finite"):
+        small.predict(x, t, at=[np.nan])
+    with pytest.raises(InputError, match="coverage must lie between 0 and 1"):
+        small.predict_interval(x, t, at=[11.0], coverage=90)
+    forecasts = rf.RFormerForecaster(**TINY | {"interpolation": False}).fit(x, t)
+    with pytest.raises(InputError, match="fitted for forecasts only"):
+        forecasts.predict(x, t, at=[5.0])
+
+
+# Parts
+
+
+def test_a_memory_has_the_weighted_levels_that_its_formula_says():
+    rng = np.random.default_rng(0)
+    values = torch.from_numpy(rng.normal(size=(1, 12, 1))).float()
+    ages = torch.from_numpy(np.sort(rng.uniform(0, 9, (1, 12)))[:, ::-1].copy()).float()
+    scales = torch.tensor([1.0, 4.0])
+    memory = remember(values, ages, scales, 4)
+    weight = torch.exp(-ages[0] / scales[:, None])
+    expected = (weight * values[0, :, 0]).sum(1) / weight.sum(1)
+    torch.testing.assert_close(memory.levels[0, 0, 1:3], expected, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(memory.levels[0, 0, 0], values[0, -1, 0])
+    torch.testing.assert_close(memory.levels[0, 0, 3], values.mean())
+    torch.testing.assert_close(memory.levels[0, 0, 4:], torch.stack([values.max(), values.min()]))
+    torch.testing.assert_close(memory.recent[0, 0], values[0, -4:, 0].flip(0))
+    assert memory.features.shape == (1, 1, feature_count(2))
+
+
+def test_a_line_has_its_slope_at_every_time_scale():
+    ages = torch.linspace(50, 0, 400).unsqueeze(0)
+    memory = remember(-3 * ages.unsqueeze(-1), ages, torch.tensor([2.0, 5.0]), 2)
+    torch.testing.assert_close(memory.slopes[0, 0], torch.tensor([6.0, 15.0]), rtol=0.1, atol=0.0)
+
+
+def test_points_of_the_other_side_and_padding_leave_no_trace():
+    values = torch.tensor([[[1.0], [2.0], [9.0], [torch.nan]]])
+    ages = torch.tensor([[2.0, 1.0, -1.0, torch.nan]])
+    alone = remember(values[:, :2], ages[:, :2], torch.tensor([1.0]), 3)
+    both = remember(values, ages, torch.tensor([1.0]), 3)
+    for one, other in zip(alone, both, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_levels_and_values_of_a_distribution_are_inverse_to_each_other():
+    rng = np.random.default_rng(0)
+    levels = np.array(QUANTILES)
+    quantiles = np.sort(rng.normal(size=(200, len(levels))), axis=1)
+    asked = rng.uniform(0.001, 0.999, 200)
+    np.testing.assert_allclose(
+        level_of(value_at(asked, quantiles, levels), quantiles, levels), asked, atol=1e-9
+    )
+
+
+def test_calibration_mends_levels_that_are_off_by_horizon():
+    rng = np.random.default_rng(0)
+    horizon = rng.uniform(0, 1, 20_000)
+    true = rng.uniform(size=20_000) ** np.where(horizon < 0.5, 1.0, 3.0)
+    found = LevelCalibration.fit(true[:10_000], horizon[:10_000])
+    for half in (horizon[10_000:] < 0.5, horizon[10_000:] >= 0.5):
+        level = found.level(0.9, horizon[10_000:])[half]
+        assert abs(np.mean(true[10_000:][half] <= level) - 0.9) < 0.02
+    plain = LevelCalibration.fit(np.zeros(3), np.zeros(3))
+    np.testing.assert_allclose(plain.level(0.9, np.ones(2)), 0.9)
