@@ -23,14 +23,33 @@ TITLES = {
 }
 _BEHIND = 0.03
 # Why the default is more than 0.03 behind the best peer on a set; (set, share dropped) -> sentence.
-REASONS: dict[tuple[str, float], str] = {}
+REASONS: dict[tuple[str, float], str] = {
+    (
+        "Computers",
+        0.0,
+    ): "nine of 250 test series; on series left out of training the blend has 0.88, "
+    "trees on intervals alone 0.80",
+    (
+        "EthanolLevel",
+        0.0,
+    ): "classes differ in fine detail of 1,751 points, which 512 cells blur: on "
+    "series left out of training, trees on intervals of 1,024 cells have 0.01 more",
+    ("GesturePebbleZ1", 0.0): "six of 172 test series; one of 132 is wrong out of fold in training",
+    ("GesturePebbleZ1", 0.5): "six of 172 test series; one of 132 is wrong out of fold in training",
+    ("HandMovementDirection", 0.0): "six of 74 test series; on series left out of training the "
+    "blend has 0.39, trees on intervals 0.26",
+}
+_BEGIN, _END = (
+    "<!-- archive: written by benchmarks/archive.py --page -->",
+    "<!-- end of archive -->",
+)
 
 
 class Scores:
     """Means over seeds, by set and model, of one task at one share of dropped points.
 
     ``models`` are compared on ``sets``: those that all of them have finished. A model with less
-    than nine tenths of the sets would leave little to compare: it is in ``partial``.
+    than four fifths of the sets would leave little to compare: it is in ``partial``.
     """
 
     def __init__(self, rows: list[Row], task: str, drop: float) -> None:
@@ -42,7 +61,7 @@ class Scores:
                 self.rows.setdefault((row["set"], row["model"]), []).append(row)
         self.all_sets = sorted({name for name, _ in self.rows})
         finished = {m: {s for s, model in self.rows if model == m} for m in TITLES}
-        self.models = [m for m in TITLES if 0.9 * len(self.all_sets) <= len(finished[m]) > 0]
+        self.models = [m for m in TITLES if 0.8 * len(self.all_sets) <= len(finished[m]) > 0]
         self.partial = [m for m in TITLES if m not in self.models and finished[m]]
         self.sets = [s for s in self.all_sets if all(s in finished[m] for m in self.models)]
 
@@ -259,6 +278,35 @@ def page(by_run: dict[Key, Row]) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
+def lead(by_run: dict[Key, Row]) -> str:
+    """The table that the README leads with: mean accuracy and mean rank."""
+    both = [Scores(list(by_run.values()), "classification", drop) for drop in (0.0, 0.5)]
+    counts = [len(scores.sets) for scores in both]
+    head = ["", f"accuracy ({counts[0]} sets)", "rank", f"half dropped ({counts[1]} sets)", "rank"]
+    ranks = [scores.ranks() for scores in both]
+    lines = [
+        [TITLES[m]]
+        + [
+            text
+            for scores, rank in zip(both, ranks, strict=True)
+            for text in (
+                (_number(scores.of(m).mean()), f"{rank[m]:.2f}") if m in rank else ("", "")
+            )
+        ]
+        for m in sorted(ranks[0], key=lambda m: ranks[0][m])
+        if m != "majority"
+    ]
+    return "\n".join(_table(head, lines)).rstrip()
+
+
+def with_lead(readme: str, by_run: dict[Key, Row]) -> str:
+    """The README with that table between its marks."""
+    before, rest = readme.split(_BEGIN)
+    return f"{before}{_BEGIN}\n\n{lead(by_run)}\n\n{_END}{rest.split(_END)[1]}"
+
+
 def write_page(path: Path, rows: dict[Key, Row]) -> None:
-    """Write the page."""
+    """Write the page, and the table in the README."""
     path.write_text(page(rows), encoding="utf-8")
+    readme = path.parents[1] / "README.md"
+    readme.write_text(with_lead(readme.read_text(encoding="utf-8"), rows), encoding="utf-8")

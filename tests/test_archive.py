@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 from _archive_data import Grid, choose_grid, read_set, resample, set_sizes  # noqa: E402
 from _archive_models import MODELS, SUMMARIES, inputs_for, summaries  # noqa: E402
-from _archive_page import page  # noqa: E402
+from _archive_page import page, with_lead  # noqa: E402
 from _archive_ridge import GramRidge, GramRidgeClassifier  # noqa: E402
 from _archive_rows import key_of, read_rows  # noqa: E402
 from _archive_scores import (  # noqa: E402
@@ -221,6 +221,13 @@ def test_the_last_row_of_a_run_counts(tmp_path):
     path.write_text("".join(json.dumps(row("One", "quant", x)) + "\n" for x in (0.1, 0.2)))
     assert [r["accuracy"] for r in read_rows(path).values()] == [0.2]
     assert read_rows(tmp_path / "none") == {}
+
+
+def test_the_readme_leads_with_the_published_rows():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert readme == with_lead(readme, read_rows(ROOT / "results" / "archive.jsonl")), (
+        "run: python benchmarks/archive.py --page"
+    )
 
 
 def test_the_page_is_that_of_the_published_rows():
