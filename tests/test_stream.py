@@ -408,10 +408,12 @@ def test_a_state_that_no_stream_can_be_in_is_refused(name, value):
     assert streams.snapshot([0, 1]) == before
 
 
-def test_a_push_that_fails_half_way_changes_nothing(monkeypatch):
+@pytest.mark.parametrize("context", [None, 3])
+def test_a_push_that_fails_half_way_changes_nothing(monkeypatch, context):
     batch = series(3)
-    streams = opened(predictor(batch), batch)
+    streams = opened(predictor(batch, context=context), batch)
     streams.push([0, 1, 2], [0.0, 0.0, 0.0], np.ones((3, 2)))
+    streams.push([0, 1], [15.0, 4.0], np.ones((2, 2)))
     before = streams.snapshot([0, 1, 2])
     said = CausalStreams._said
 

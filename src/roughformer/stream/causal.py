@@ -90,7 +90,7 @@ class CausalStreams:
             for m, member in enumerate(self.members)
         ]
         self.member_arrays = [name for name in state.arrays if name.startswith("member")]
-        self._by_window = [self.last, *(state.arrays[name] for name in self.member_arrays)]
+        self._memories = [state.arrays[name] for name in self.member_arrays]
         for member in self.members:
             member.eval()
         self._silence = no_events(predictor)
@@ -157,7 +157,7 @@ class CausalStreams:
         count = self._count(rows, first)
         owner = np.repeat(np.arange(len(slots)), count)
         slot, window = slots[owner], first[owner] + _numbered(count)
-        with self._undoing(slots, slots[count > 0]):
+        with self._undoing(slots, slot, window):
             ends, outputs, at = [], [], 0
             given = (rows.offsets, rows.times, rows.values)
             for part in self.tokens.advance(slots, *given, len(owner)):
@@ -172,16 +172,17 @@ class CausalStreams:
         return Events(slot, time, window, answers, rows.dropped)
 
     @contextmanager
-    def _undoing(self, slots: Ints, ending: Ints) -> Iterator[None]:
-        """If anything fails, the streams ``slots``, of which ``ending`` end windows, are put back
-        to where they were. Without an end the model is not run, and a single call of the kernel
-        does all or nothing.
+    def _undoing(self, slots: Ints, slot: Ints, window: Ints) -> Iterator[None]:
+        """If anything fails, the streams ``slots``, of which ``slot (e,)`` end their windows number
+        ``window (e,)``, are put back to where they were. Without an end the model is not run, and
+        a single call of the kernel does all or nothing.
         """
-        if not len(ending):
+        if not len(slot):
             yield
             return
-        kept = [(array, slots, array[slots]) for array in self.rows.values()]
-        kept += [(array, ending, array[ending]) for array in self._by_window]
+        written = (slot, slice(None), slice(None), window % self.most)
+        kept = [(array, slots, array[slots]) for array in (*self.rows.values(), self.last)]
+        kept += [(array, written, array[written]) for array in self._memories]
         try:
             yield
         except BaseException:
