@@ -326,9 +326,8 @@ def test_forests_are_those_of_scikit_learn(outputs):
         found = Forest.of_extra_trees(trees, outputs)(torch.from_numpy(fresh))
         np.testing.assert_allclose(found, trees.predict_proba(fresh), atol=1e-6)
         boosted = HistGradientBoostingClassifier(max_iter=10).fit(x, y)
-        raw = Forest.of_boosting(boosted, outputs)(torch.from_numpy(fresh)).numpy()
-        baseline = np.ravel(boosted._baseline_prediction)
-        raw[:, -len(baseline) :] += baseline
+        before = np.concatenate([np.full((50, 3), np.nan, np.float32), fresh], axis=1)
+        raw = Forest.of_boosting(boosted, outputs, first=3)(torch.from_numpy(before)).numpy()
         shares = np.exp(raw) / np.exp(raw).sum(axis=1, keepdims=True)
         np.testing.assert_allclose(shares, boosted.predict_proba(fresh), atol=1e-6)
     else:
@@ -338,7 +337,6 @@ def test_forests_are_those_of_scikit_learn(outputs):
         np.testing.assert_allclose(found, forest.predict(fresh), rtol=1e-5, atol=1e-5)
         boosted = HistGradientBoostingRegressor(max_iter=10).fit(x, target)
         found = Forest.of_boosting(boosted, 1)(torch.from_numpy(fresh))[:, 0].numpy()
-        found += np.ravel(boosted._baseline_prediction)
         np.testing.assert_allclose(found, boosted.predict(fresh), rtol=1e-5, atol=1e-5)
 
 
@@ -445,3 +443,16 @@ def test_networks_have_vectors_of_series_too(options):
     width = model.predictor_.outputs.d_model * options.get("members", 1)
     assert vectors.shape == (20, width)
     np.testing.assert_allclose(vectors[:1], model.embed(x[:1]), atol=1e-5)
+
+
+def test_a_rate_is_learnt_from_new_waves():
+    rng = np.random.default_rng(0)
+    rate = rng.uniform(3, 12, 320)
+    t = np.linspace(0, 1, 100)
+    shape = rng.uniform(0.5, 3, (320, 1))  # of the wave, which says nothing of its rate
+    x = np.sin(2 * np.pi * rate[:, None] * t + rng.uniform(0, 6, (320, 1))) * shape
+    x += 0.1 * rng.normal(size=x.shape)
+    model = rf.RFormerRegressor(random_state=0).fit(x[:240, :, None], rate[:240])
+    assert "rhythm" in model.predictor_.model.config.parts
+    error = model.predict(x[240:, :, None]) - rate[240:]
+    assert np.sqrt((error**2).mean()) < 0.3

@@ -33,6 +33,7 @@ _BLEND_PENALTY = 2.0
 _CONSTANT = 100.0  # the feature that stands for the intercept
 _DUAL = 9000  # series up to which ridge works on their inner products
 _MANY = {"n_functionals": 1536, "n_features": 5000}  # for more series than that
+_BOOSTED = ("boosting", "rhythm")
 _EMBEDDING = 64  # principal components
 _TREES = 600  # of boosting, over all classes
 _FEW_PER_CLASS = 20  # series of a class that boosting needs
@@ -70,14 +71,14 @@ def fit_ensemble(
     w = np.ones(n) if weight is None else weight.double().numpy() / float(weight.double().mean())
     goal = np.where(y[:, None] == np.arange(n_outputs), 1.0, -1.0) if classes else y
     folds = _folds(y if classes else None, n, groups, seed)
-    names = _parts(y, n, n_outputs, classes)
+    names = _parts(y, n, n_outputs, classes, bool(encoder.rhythmic))
     cells, summary = inputs["cells"], inputs["summary"]
     sizes = {"n_views": len(encoder.spans)} | (_MANY if n > _DUAL else {})
     path = PathFeatures(len(encoder.channels), encoder.n_cells, **sizes)
     some = torch.from_numpy(np.sort(rng.permutation(n)[:1024]))
     seen = _in_blocks(path.draw(cells[some], seed), cells, names)
     parts: dict[str, Floats] = {}
-    linear, forests, baseline = {}, {}, np.zeros(n_outputs)
+    linear, forests = {}, {}
     directions = torch.zeros(0, path.size("ppv"))
     for name in names:
         if name in LINEAR_PARTS:
@@ -92,16 +93,15 @@ def fit_ensemble(
                 directions = _principal(x[some], torch.from_numpy(w)[some])
             parts[name] = _softmax(decision) if classes else decision
             continue
-        table = seen.pop(name, summary).numpy()
+        first = len(encoder.usual) if name == "rhythm" else 0  # rhythms are behind the rest
+        table = seen.pop(name, summary[:, first:]).numpy()
         parts[name] = np.full((n, n_outputs), np.nan)
         for train, held in folds:
             grown = _grow(name, table[train], y[train], w[train], classes, seed, few=True)
             parts[name][held] = _predict(grown, table[held], n_outputs, classes)
         grown = _grow(name, table, y, w, classes, seed)
-        if name == "boosting":
-            forests[name] = Forest.of_boosting(grown, n_outputs)
-            raw = np.ravel(grown._baseline_prediction)
-            baseline[-len(raw) :] = raw
+        if name in _BOOSTED:
+            forests[name] = Forest.of_boosting(grown, n_outputs, first)
         else:
             forests[name] = Forest.of_extra_trees(grown, n_outputs)
     config = EnsembleConfig(
@@ -110,7 +110,6 @@ def fit_ensemble(
         forests={name: forest.shape for name, forest in forests.items()}, **sizes,
     )  # fmt: skip
     model = SignatureEnsemble(config, path)
-    model.baseline.copy_(torch.from_numpy(baseline))
     model.directions.copy_(directions)
     for name, state in linear.items():
         named = zip(("weight", "bias", "usual"), state, strict=True)
@@ -132,7 +131,7 @@ def fit_ensemble(
     return FittedEnsemble(model.eval().requires_grad_(False), parts, blend)
 
 
-def _parts(y: Any, n: int, n_outputs: int, classes: bool) -> tuple[str, ...]:
+def _parts(y: Any, n: int, n_outputs: int, classes: bool, rhythm: bool) -> tuple[str, ...]:
     """Which parts there is enough data for."""
     names = [*LINEAR_PARTS]
     if n >= 10:
@@ -140,6 +139,8 @@ def _parts(y: Any, n: int, n_outputs: int, classes: bool) -> tuple[str, ...]:
     enough = n >= 200 and (not classes or (1 < n_outputs <= n / _FEW_PER_CLASS))
     if enough and (classes or n_outputs == 1):
         names.append("boosting")
+        if rhythm and not classes:
+            names.append("rhythm")
     return tuple(names)
 
 
@@ -305,7 +306,7 @@ def _grow(name: str, x: Any, y: Any, w: Floats, classes: bool, seed: int, few: b
     """Trees of scikit-learn; ``few``: enough to tell how good they are."""
     from sklearn import ensemble
 
-    if name == "boosting":
+    if name in _BOOSTED:
         # A round grows a tree for each of several classes: the more of them, the fewer rounds.
         count = len(np.unique(y)) if classes else 1
         rounds = min(max(_TREES // max(count, 2), 60), 300)

@@ -29,6 +29,7 @@ NAMES = {
     "intervals": "extra trees on interval quantiles",
     "summary": "extra trees on summaries",
     "boosting": "gradient boosting on summaries",
+    "rhythm": "gradient boosting on rhythms",
 }
 
 

@@ -14,7 +14,7 @@ from roughformer.tokens.intervals import IntervalQuantiles
 __all__ = ["LINEAR_PARTS", "TREE_PARTS", "EnsembleConfig", "PathFeatures", "SignatureEnsemble"]
 
 LINEAR_PARTS = ("ppv", "poolings", "competition")
-TREE_PARTS = ("intervals", "summary", "boosting")
+TREE_PARTS = ("intervals", "summary", "boosting", "rhythm")
 _LEAST = 1e-3  # added to probabilities before their logarithms are blended
 
 
@@ -111,7 +111,8 @@ class SignatureEnsemble(nn.Module):
     - ``ppv``, ``poolings``, ``competition``: linear maps of pooled functionals of local signatures
       (``signatures.functionals``), fitted by ridge regression;
     - ``intervals``: trees on quantiles over dyadic intervals (``tokens.intervals``);
-    - ``summary``, ``boosting``: trees on words of the observations, durations and covariates.
+    - ``summary``, ``boosting``: trees on words of the observations, durations and covariates;
+    - ``rhythm``: boosting on the rhythm of the channels alone, for rates.
 
     Logarithms of probabilities, or predictions of a regression, are added with weights.
     """
@@ -119,7 +120,6 @@ class SignatureEnsemble(nn.Module):
     config: EnsembleConfig
     weights: Tensor  # (parts,)
     directions: Tensor  # (E, F) principal directions of PPV features
-    baseline: Tensor  # (n_outputs,) of boosting
 
     def __init__(self, config: EnsembleConfig, features: PathFeatures | None = None) -> None:
         """Nothing is fitted; see ``estimators.ensemble``."""
@@ -141,7 +141,6 @@ class SignatureEnsemble(nn.Module):
         )
         count = len(config.parts)
         self.register_buffer("weights", torch.full((count,), 1 / max(count, 1)))
-        self.register_buffer("baseline", torch.zeros(config.n_outputs))
         size = self.path.size("ppv")
         self.register_buffer("directions", torch.zeros(config.n_embedding, size))
 
@@ -182,8 +181,6 @@ class SignatureEnsemble(nn.Module):
             raw: Tensor = self.linear[part](features)
         else:
             raw = self.forests[part](features).double()
-        if part == "boosting":
-            raw = raw + self.baseline.double()
         if self.config.task == "regression":
             return raw
         return blendable(raw if part in ("intervals", "summary") else raw.softmax(dim=-1))

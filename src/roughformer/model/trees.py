@@ -119,11 +119,18 @@ class Forest(nn.Module):
         return cls.of(trees)
 
     @classmethod
-    def of_boosting(cls, model: Any, n_outputs: int) -> Self:
-        """Of scikit-learn's ``HistGradientBoosting``: its raw predictions but for the baseline. Of
-        two classes the second has them, with the first at 0.
+    def of_boosting(cls, model: Any, n_outputs: int, first: int = 0) -> Self:
+        """Of scikit-learn's ``HistGradientBoosting``: its raw predictions. Of two classes the
+        second has them, with the first at 0. ``first``: the column of its first feature.
         """
-        trees = []
+        raw = np.ravel(model._baseline_prediction)
+        baseline = np.zeros((1, n_outputs))
+        baseline[0, -len(raw) :] = raw
+        leaf = np.array([-1])
+        trees = [
+            {"feature": leaf, "threshold": np.zeros(1), "left": leaf, "right": leaf,
+             "values": baseline},
+        ]  # fmt: skip
         for round_ in model._predictors:
             for k, predictor in enumerate(round_):
                 nodes = predictor.nodes
@@ -135,7 +142,7 @@ class Forest(nn.Module):
                 right = np.where(inner, nodes["right"].astype(np.int64), -1)
                 trees.append(
                     {
-                        "feature": nodes["feature_idx"].astype(np.int64),
+                        "feature": nodes["feature_idx"].astype(np.int64) + first,
                         "threshold": nodes["num_threshold"],
                         "left": left,
                         "right": right,

@@ -181,7 +181,8 @@ class CausalStreams:
             yield
             return
         written = (slot, slice(None), slice(None), window % self.most)
-        kept = [(array, slots, array[slots]) for array in (*self.rows.values(), self.last)]
+        states = (*self.rows.values(), self.last)
+        kept: list[Any] = [(array, slots, array[slots]) for array in states]
         kept += [(array, written, array[written]) for array in self._memories]
         try:
             yield
