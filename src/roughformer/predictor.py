@@ -390,6 +390,8 @@ def _check_weights(
         shapes = {name: tensor.shape for name, tensor in build(config).state_dict().items()}
     prefixes = [""] if members == 1 else [f"members.{k}." for k in range(members)]
     expected = {prefix + name: shape for prefix in prefixes for name, shape in shapes.items()}
+    if members > 1:
+        expected["temperature"] = torch.Size([members])
     for name in sorted(expected.keys() | tensors.keys()):
         if name.endswith("_extra_state"):  # of any length; its module looks at it
             continue

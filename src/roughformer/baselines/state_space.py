@@ -68,7 +68,8 @@ def hippo_frequencies(size: int) -> Tensor:
     skew = np.triu(np.outer(root, root), 1)
     # A + 1/2 is skew-symmetric, so -i times it is Hermitian with real eigenvalues ±ω.
     omega = np.linalg.eigvalsh(-1j * (skew - skew.T))
-    return torch.from_numpy(omega[size // 2 :].copy()).float()
+    # Made where modules are made: a device context holds for torch.tensor.
+    return torch.tensor(omega[size // 2 :].copy(), dtype=torch.float32)
 
 
 def _decay(rate: Tensor, gap: Tensor) -> Tensor:

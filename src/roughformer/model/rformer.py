@@ -117,7 +117,18 @@ class TokenTransformer(nn.Module):
         return self.answer(x, self._last(tokens, mask), known, separate)
 
     def represent(self, **inputs: Any) -> Tensor:
-        """What the head sees, ``(B, d_model)``, or ``(B, L, d_model)`` if causal."""
+        """Compute what the head sees.
+
+        Parameters
+        ----------
+        **inputs : Tensor
+            As for ``from_tokens``.
+
+        Returns
+        -------
+        Tensor (B, d_model)
+            Or ``(B, L, d_model)`` if causal.
+        """
         return self._read(**inputs)[0]
 
     def _read(
