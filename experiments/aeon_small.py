@@ -29,6 +29,7 @@ from aeon.datasets import load_from_ts_file
 from sklearn.dummy import DummyClassifier
 
 import roughformer as rf
+from roughformer_paper.baselines import TransformerClassifier
 
 DATA = Path(aeon.__file__).parent / "datasets" / "data"
 SETS = (
@@ -65,7 +66,7 @@ MODELS: dict[str, tuple[Callable[[argparse.Namespace, int], Any], bool]] = {
     "1-NN": (neighbour, False),
     "Rocket": (rocket(RocketClassifier), False),
     "MiniRocket": (rocket(MiniRocketClassifier), False),
-    "Transformer": (ours(rf.TransformerClassifier), True),
+    "Transformer": (ours(TransformerClassifier), True),
     "RFormer": (ours(rf.RFormerClassifier), True),
 }
 WITHOUT_LUCK = ("majority", "1-NN")  # one seed is enough

@@ -118,28 +118,6 @@ def test_gradients_are_those_of_differences(solver, order):
     assert torch.autograd.gradcheck(run, (z0, pieces, *weights))
 
 
-@pytest.mark.parametrize("solver", ["euler", "midpoint", "rk4"])
-@pytest.mark.parametrize("n_layers", [0, 1, 2])
-@pytest.mark.parametrize("every", [False, True])
-def test_steps_by_hand_are_those_of_autograd(solver, n_layers, every):
-    torch.manual_seed(0)
-    field = VectorField(4, 2, 5, n_layers).double()
-    pieces = torch.randn(3, 4, 3, 2, dtype=torch.float64)
-    start, weight = torch.randn(3, 4).double(), torch.randn(3, *([5] if every else []), 4)
-    found = []
-    for how in (field, lambda z, dx: field(z, dx)):  # only the field itself goes by hand
-        z0 = start.clone().requires_grad_()
-        z = solve(how, z0, pieces, solver=solver, substeps=2, every=every)
-        grads = torch.autograd.grad((z * weight).sum(), [z0, *field.parameters()])
-        found.append([z, *grads])
-    for by_hand, by_autograd in zip(*found, strict=True):
-        torch.testing.assert_close(by_hand, by_autograd)
-    with torch.no_grad():
-        torch.testing.assert_close(
-            solve(field, start, pieces, solver=solver, substeps=2, every=every), found[0][0]
-        )
-
-
 def test_the_speed_at_which_a_path_is_passed_does_not_matter():
     field = smooth_field(4)
     pieces, z0 = linear_pieces(), torch.randn(2, 4, dtype=torch.float64)

@@ -16,44 +16,10 @@ from roughformer_paper.baselines import (
     SampleEncoder,
     StateSpaceConfig,
 )
-from roughformer_paper.baselines.gru_states import _evolve, _maps, gru_states, runge_kutta
 from roughformer_paper.baselines.ode_rnn import _with_stops
 from roughformer_paper.baselines.samples import gaps_of_samples
 
 # The recurrence
-
-
-@pytest.mark.parametrize("length", [1, 2, 63, 64, 65, 150])
-def test_states_and_gradients_are_those_of_torch(length):
-    torch.manual_seed(length)
-    theirs = nn.GRU(3, 4).double()
-    x = torch.randn(length, 2, 3, dtype=torch.float64, requires_grad=True)
-    weight = torch.randn(length, 2, 4, dtype=torch.float64)
-    results = []
-    for states in (theirs(x)[0], gru_states(x, tuple(theirs.parameters()))):
-        slopes = torch.autograd.grad((states * weight).sum(), [x, *theirs.parameters()])
-        results.append([states, *slopes])
-    for one, other in zip(*results, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
-
-
-@pytest.mark.parametrize(("solver", "substeps"), [("euler", 1), ("rk4", 1), ("midpoint", 2)])
-@pytest.mark.parametrize("hidden", [1, 2])
-def test_gradients_of_the_recurrence_are_right(solver, substeps, hidden):
-    torch.manual_seed(0)
-    length, batch, d = 3, 2, 2
-    sizes = [(3 * d, 2), (3 * d, d), (3 * d,), (3 * d,), (3, d), (3,)]
-    sizes += [(3, 3), (3,)] * (hidden - 1) + [(d, 3), (d,)]
-    weights = [torch.randn(s, dtype=torch.float64, requires_grad=True) for s in sizes]
-    x = torch.randn(length, batch, 2, dtype=torch.float64, requires_grad=True)
-    gap = torch.rand(length, batch, dtype=torch.float64, requires_grad=True)
-    hold = torch.tensor([[False, False], [True, False], [False, False]])
-
-    def run(x, gap, *weights):
-        method = runge_kutta(solver, substeps)
-        return gru_states(x, weights[:4], hold=hold, gap=gap, field=weights[4:], method=method)
-
-    assert torch.autograd.gradcheck(run, (x, gap, *weights))
 
 
 def test_substeps_are_steps_over_parts_of_the_gap():
@@ -61,15 +27,11 @@ def test_substeps_are_steps_over_parts_of_the_gap():
     model, _, _ = fitted(ode_rnn, SampleEncoder, series(), d_model=4)
     h, gap = torch.randn(3, 4, dtype=torch.float64), torch.rand(3, 1, dtype=torch.float64)
     for solver in ("euler", "midpoint", "rk4"):
-        # A cell that holds shows where the ODE alone goes.
-        def moved(h, gap, substeps, solver=solver):
-            maps = _maps(tuple(model.field.parameters()))
-            return _evolve(h, gap, maps, runge_kutta(solver, substeps)).end
-
-        y = h
+        y, once = h, like(model, solver=solver, substeps=1)
         for _ in range(3):
-            y = moved(y, gap / 3, 1)
-        torch.testing.assert_close(moved(h, gap, 3), y, rtol=1e-12, atol=1e-12)
+            y = once._fixed_steps(y, gap / 3)
+        thrice = like(model, solver=solver, substeps=3)._fixed_steps(h, gap)
+        torch.testing.assert_close(thrice, y, rtol=1e-12, atol=1e-12)
 
 
 # GRU
@@ -147,19 +109,11 @@ def like(model, **options):
 @pytest.mark.parametrize("solver", ["euler", "midpoint", "rk4"])
 @pytest.mark.parametrize("substeps", [1, 2])
 def test_own_solvers_are_those_of_torchdiffeq(solver, substeps):
-    pytest.importorskip("torchdiffeq")
     options = {"solver": solver, "substeps": substeps, "n_layers": 2, "d_hidden": 3}
     options["max_step"] = None
     model, inputs, _ = fitted(ode_rnn, SampleEncoder, series(missing=0.4), **options)
     own = answer_and_slopes(model, inputs)
-
-    def states(features, tokens, times, mask):
-        gap = model.config.time_range * tokens[..., 4].detach()
-        hold = (tokens[..., 2:4] == 0).all(dim=-1) | ~mask
-        parts = (features[..., :4], gap, hold)
-        return model._solved(*(part.transpose(0, 1) for part in parts)).transpose(0, 1)
-
-    model.states = states
+    model._fixed_steps = model._by_torchdiffeq
     for one, other in zip(own, answer_and_slopes(model, inputs), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-11)
 

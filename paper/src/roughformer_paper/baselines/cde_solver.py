@@ -6,16 +6,32 @@ times go side by side. A piece that does not move leaves the state alone.
 """
 
 import itertools
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from roughformer_paper.baselines.cde_steps import TABLEAUS, Tableau, fixed_steps
-
 __all__ = ["Solver", "VectorField", "chords", "solve"]
 
 Solver = Literal["euler", "midpoint", "rk4", "dopri5"]
+
+
+class Tableau(NamedTuple):
+    """An explicit Runge-Kutta method whose stage i looks from the stage before it only:
+
+    k_i = f(z + reach_i k_{i-1}) dX(node_i),   z <- z + Σ_i weight_i k_i.
+    """
+
+    reach: tuple[float, ...]
+    node: tuple[float, ...]  # in [0, 1] of a step
+    weight: tuple[float, ...]
+
+
+TABLEAUS = {
+    "euler": Tableau((0.0,), (0.0,), (1.0,)),
+    "midpoint": Tableau((0.0, 0.5), (0.0, 0.5), (0.0, 1.0)),
+    "rk4": Tableau((0.0, 0.5, 0.5, 1.0), (0.0, 0.5, 0.5, 1.0), (1 / 6, 1 / 3, 1 / 3, 1 / 6)),
+}
 
 
 class VectorField(nn.Module):
@@ -34,11 +50,6 @@ class VectorField(nn.Module):
             layers += [nn.Linear(size, following), nn.ReLU()]
         layers += [nn.Linear(sizes[-1], d_model * n_channels), nn.Tanh()]
         self.layers = nn.Sequential(*layers)
-
-    @property
-    def weights(self) -> list[tuple[Tensor, Tensor]]:
-        """Matrix and bias of each layer."""
-        return [(layer.weight, layer.bias) for layer in self.layers if isinstance(layer, nn.Linear)]
 
     def forward(self, z: Tensor, dx: Tensor) -> Tensor:
         """(B, d), (B, c) -> (B, d)."""
@@ -67,7 +78,7 @@ def derivative(pieces: Tensor, s: float | Tensor) -> Tensor:
 
 
 def solve(
-    field: nn.Module,
+    field: Any,
     z0: Tensor,
     pieces: Tensor,
     *,
@@ -93,10 +104,11 @@ def solve(
         return _by_torchdiffeq(field, z0, pieces, solver, substeps, adjoint, rtol, atol, every)
     tableau = TABLEAUS[solver]
     controls = _controls(pieces, tableau.node, substeps)
-    if type(field) is VectorField and not controls.requires_grad:
-        states = fixed_steps(z0, controls, tableau, field.weights)
-    else:
-        states = _steps_of_any_field(field, z0, controls, tableau)
+    weights = field.parameters() if isinstance(field, nn.Module) else ()
+    kind = next((weight.dtype for weight in weights), z0.dtype)
+    # Mixed precision would lose the small steps.
+    with torch.autocast(z0.device.type, enabled=False):
+        states = _fixed_steps(field, z0.to(kind), controls.to(kind), tableau)
     return states[::substeps].transpose(0, 1) if every else states[-1]
 
 
@@ -113,8 +125,11 @@ def _controls(pieces: Tensor, nodes: tuple[float, ...], substeps: int) -> Tensor
     return at.permute(3, 0, 1, 2, 4).flatten(0, 1) / substeps
 
 
-def _steps_of_any_field(field: nn.Module, z0: Tensor, controls: Tensor, tableau: Tableau) -> Tensor:
-    """``fixed_steps`` for any field, by autograd."""
+def _fixed_steps(field: Any, z0: Tensor, controls: Tensor, tableau: Tableau) -> Tensor:
+    """States ``(S + 1, B, d)`` at the ends of all steps, the first is ``z0 (B, d)``.
+
+    ``controls (S, stages, B, c)``: dX over the whole step if it went on as at each stage's node.
+    """
     states, z = [z0], z0
     for control in controls:
         k, following = torch.zeros_like(z), z
@@ -140,7 +155,7 @@ class _Flow(nn.Module):
 
 
 def _by_torchdiffeq(
-    field: nn.Module,
+    field: Any,
     z0: Tensor,
     pieces: Tensor,
     solver: Solver,

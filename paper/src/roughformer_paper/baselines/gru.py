@@ -5,10 +5,10 @@ observed, and the times since the sample before and since the observation of eac
 the tokens of ``ForwardEncoder``.
 """
 
+import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from roughformer_paper.baselines.gru_states import gru_states
 from roughformer_paper.baselines.recurrent import Recurrent, RecurrentConfig
 
 __all__ = ["GRU", "GRUConfig"]
@@ -35,13 +35,8 @@ class GRU(Recurrent):
         self, features: Tensor, tokens: Tensor, times: Tensor, mask: Tensor | None
     ) -> Tensor:
         """(B, L, F) -> (B, L, d); padding comes after all real samples, which it cannot touch."""
-        x = features.transpose(0, 1)
-        if x.device.type != "cpu":
-            states: Tensor = self.gru(x)[0]  # one kernel for all steps
-            return states.transpose(0, 1)
-        for layer, weights in enumerate(self.gru.all_weights):
-            if layer:
-                x = self.drop(x)
-            w_ih, w_hh, b_ih, b_hh = weights
-            x = gru_states(x, (w_ih, w_hh, b_ih, b_hh))
-        return x.transpose(0, 1)
+        # Under mixed precision too: hundreds of steps would add up what rounding loses.
+        with torch.autocast(features.device.type, enabled=False):
+            kind = next(self.gru.parameters()).dtype
+            states: Tensor = self.gru(features.transpose(0, 1).to(kind))[0]
+        return states.transpose(0, 1)
