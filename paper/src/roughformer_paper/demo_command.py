@@ -24,7 +24,7 @@ def demo(
 ) -> None:
     """The default beside MiniRocket, boosting on summaries and a Transformer, in minutes.
 
-    Which frequency has a noisy sine (1000 series of 2000 points in 100 classes), and who says a
+    Which frequency has a noisy sine (500 series of 2000 points in 100 classes), and who says a
     vowel (270 ragged series of 12 channels, which come with aeon)? Accuracy on test series, with
     all points, and with half of them left out in training and test.
     """
