@@ -425,3 +425,82 @@ def test_calibration_mends_levels_that_are_off_by_horizon():
         assert abs(np.mean(true[10_000:][half] <= level) - 0.9) < 0.02
     plain = LevelCalibration.fit(np.zeros(3), np.zeros(3))
     np.testing.assert_allclose(plain.level(0.9, np.ones(2)), 0.9)
+
+
+def driven(n, seed, length=24):
+    """y(t) = 2 u(t) + noise, where u jumps at random: the past of y does not tell its future."""
+    rng = np.random.default_rng(seed)
+    times = [np.sort(rng.uniform(0, 12, length)) for _ in range(n)]
+    plan = [rng.choice([-1.0, 1.0], size=length) for _ in times]
+    return [np.column_stack([2 * u + 0.1 * rng.normal(size=length), u]) for u in plan], times
+
+
+@pytest.fixture(scope="module")
+def planned():
+    x, t = driven(300, seed=0)
+    options = TINY | {"steps": 250, "horizon": 4.0, "interpolation": False, "learning_rate": 5e-3}
+    return rf.RFormerForecaster(**options, known_future=["x1"]).fit(x, t)
+
+
+def cut(x, t, n, known=True):
+    """The first n points; of the others the plan, if it is known."""
+    if not known:
+        return [v[:n] for v in x], [s[:n] for s in t]
+    return [np.column_stack([np.r_[v[:n, 0], np.full(len(v) - n, np.nan)], v[:, 1]]) for v in x], t
+
+
+def test_a_known_future_is_used(planned):
+    x, t = driven(100, seed=1)
+    at = [s[16:20] for s in t]
+    true = np.stack([v[16:20, 0] for v in x])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        known = np.stack(planned.predict(*cut(x, t, 16), at=at, channels=["x0"]))[..., 0]
+        alone = planned.predict(*cut(x, t, 16, known=False), at=at, channels=["x0"])
+        lower, upper = planned.predict_interval(*cut(x, t, 16), at=at, channels=["x0"])
+    assert np.mean((known - true) ** 2) < 0.3 < 3 < np.mean((np.stack(alone)[..., 0] - true) ** 2)
+    inside = (np.stack(lower)[..., 0] <= true) & (true <= np.stack(upper)[..., 0])
+    assert inside.mean() > 0.8
+    assert planned.score(x, t) > 0.9
+
+
+def test_a_known_future_is_returned_as_given_and_linear_between(planned):
+    x = [np.array([[1.0, 1.0], [2.0, 1.0], [np.nan, -1.0], [np.nan, 1.0]])]
+    t = [np.array([0.0, 1.0, 2.0, 3.0])]
+    found = planned.predict(x, t, at=[2.0, 2.5, 3.5])[0]
+    np.testing.assert_allclose(found[:2, 1], [-1.0, 0.0])
+    assert np.isfinite(found).all()
+
+
+def test_a_forecast_does_not_see_the_future_of_other_channels(planned):
+    """Values of y after the end would move the end; the plan does not."""
+    x, t = driven(3, seed=2)
+    given, _ = cut(x, t, 16)
+    np.testing.assert_array_equal(
+        planned.predictor_.ends(rf.SeriesBatch.from_arrays(given, t)), [s[15] for s in t]
+    )
+    data = planned.predictor_._scaled(rf.SeriesBatch.from_arrays(x, t), np.zeros((3, 0)))
+    moments, _ = data.moments(np.arange(3), np.array([s[15] for s in t]), both_sides=False)
+    late = (moments.times > 0).numpy()
+    assert late.any()
+    assert np.isnan(moments.values[..., 0].numpy()[late]).all()
+    assert not np.isnan(moments.values[..., 1].numpy()[late]).any()
+
+
+def test_a_model_with_a_known_future_is_saved_and_loaded(planned, tmp_path):
+    x, t = driven(3, seed=3)
+    given = cut(x, t, 16)
+    planned.save(tmp_path / "model")
+    loaded = rf.RFormerForecaster.load(tmp_path / "model")
+    assert list(loaded.known_future) == ["x1"]
+    at = [s[15] + np.array([0.5, 1.0]) for s in t]
+    for a, b in zip(planned.predict(*given, at=at), loaded.predict(*given, at=at), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_known_future_must_name_some_channels_but_not_all():
+    x, t = two_channels()
+    with pytest.raises(InputError, match="nothing to forecast"):
+        rf.RFormerForecaster(**TINY, known_future=[0, 1]).fit(x, t)
+    with pytest.raises(InputError, match="unknown channel 'rain'"):
+        rf.RFormerForecaster(**TINY, known_future=["rain"]).fit(x, t)

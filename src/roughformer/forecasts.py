@@ -59,7 +59,7 @@ class Answers(NamedTuple):
     inside : ndarray (Q,)
         Whether the time lies within the series.
     known : ndarray (Q,)
-        The value that was observed at the time, or NaN.
+        The value that was observed at the time (or, in a known future, is given for it), or NaN.
     """
 
     series: Array
@@ -113,6 +113,24 @@ class ForecastPredictor:
         """Number of static covariates."""
         return self.networks[0].config.n_static
 
+    @property
+    def known_future(self) -> tuple[int, ...]:
+        """Numbers of the channels whose future is known."""
+        return self.networks[0].config.known
+
+    def ends(self, batch: SeriesBatch) -> Array:
+        """Where forecasts of each series begin ``(B,)``.
+
+        The last point, or the last one that is more than the known future of a channel.
+        """
+        last = batch.offsets[1:] - 1
+        if self.known_future:
+            others = np.delete(batch.values, self.known_future, axis=1)
+            point = np.where(~np.isnan(others).all(axis=1), np.arange(len(batch.values)), -1)
+            most = np.maximum.reduceat(point, batch.offsets[:-1]) if len(batch) else last
+            last = np.where(most >= 0, most, last)
+        return np.asarray(batch.times[last])
+
     def run(self, moments: Moments, queries: Queries) -> tuple[Array, Array]:
         """Mean ``(Q,)`` and quantiles ``(Q, 9)`` of all networks together, in scaled units."""
         with torch.no_grad():
@@ -143,12 +161,13 @@ class ForecastPredictor:
         series = np.repeat(np.arange(len(batch)), [len(a) for a in asked])
         time = np.concatenate([np.zeros(0), *asked])
         place = np.concatenate([np.zeros(0, int), *(np.arange(len(a)) for a in asked)])
-        end = batch.times[batch.offsets[1:] - 1][series]
+        end = self.ends(batch)[series]
         inside = time <= end
         self._check_times(inside, time - end)
         data = self._scaled(batch, static)
         n = len(wanted)
-        size = max(1, _QUERIES // max(n, 1))
+        known_future = self.known_future
+        size = max(1, _QUERIES // max(n, 1) // (8 if len(known_future) else 1))
         none = np.zeros(0)
         parts = [(np.zeros(0, int), none, np.zeros((0, len(QUANTILES))), none, none)]
         for which in _in_parts(~inside, size):
@@ -156,7 +175,10 @@ class ForecastPredictor:
             _, first, row = np.unique(series[which], return_index=True, return_inverse=True)
             moments, _ = data.moments(series[which][first], end[which][first], both_sides=False)
             found = self._answer(data, moments, end[which][first], row, time[which], wanted)
-            parts.append((np.repeat(which, n), *found, np.full(len(which) * n, np.nan)))
+            known = np.full((len(which), n), np.nan)
+            for column in np.flatnonzero(np.isin(wanted, known_future)):
+                known[:, column] = _between(batch, wanted[column], series[which], time[which])
+            parts.append((np.repeat(which, n), *found, known.ravel()))
         for which in _in_parts(inside, min(size, _ROWS)):
             # One moment for each time, with both sides.
             moments, number = data.moments(series[which], time[which], both_sides=True)
@@ -323,6 +345,19 @@ def _in_parts(mask: Array, size: int) -> list[Array]:
     """Places of a mask, at most ``size`` at once."""
     places = np.flatnonzero(mask)
     return [places[i : i + size] for i in range(0, len(places), size)]
+
+
+def _between(batch: SeriesBatch, channel: int, series: Array, time: Array) -> Array:
+    """Values of a channel at times ``(Q,)``, linear between observations; NaN after the last."""
+    found = np.full(len(time), np.nan)
+    for b in np.unique(series):
+        times, values = batch.series(int(b))
+        seen, mine = ~np.isnan(values[:, channel]), series == b
+        if seen.any():
+            found[mine] = np.interp(
+                time[mine], times[seen], values[seen, channel], left=np.nan, right=np.nan
+            )
+    return found
 
 
 def _distance(moments: Moments, queries: Queries) -> Array:

@@ -49,6 +49,11 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
     periods : "auto" or sequence of float, default "auto"
         Periods of seasons, in the unit of the times. "auto": a day and a week for dates, none for
         numbers.
+    known_future : sequence of str or int, default ()
+        Names or numbers of channels whose future is known when forecasts are asked for, such as a
+        weather forecast or a plan. Their future values are points of the series after its end, with
+        NaN in all other channels: forecasts begin after the last point where another channel was
+        observed. Where they are not given, forecasts do without.
     interpolation : bool, default True
         Also learn to answer within series. False trains faster, and for forecasts only.
     context : int, default 512
@@ -122,6 +127,7 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
         *,
         horizon: float | None = None,
         periods: Literal["auto"] | Sequence[float] = "auto",
+        known_future: Sequence[str | int] = (),
         interpolation: bool = True,
         context: int = 512,
         steps: int = 3000,
@@ -141,6 +147,7 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
         """Keep the parameters as given, as scikit-learn wants it; see the class."""
         self.horizon = horizon
         self.periods = periods
+        self.known_future = known_future
         self.interpolation = interpolation
         self.context = context
         self.steps = steps
@@ -260,11 +267,14 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
         config = ForecasterConfig(
             n_channels=batch.n_channels,
             n_static=static.shape[1],
+            known=tuple(_numbers_of(self.known_future, batch.channels).tolist()),
             n_periods=len(periods),
             d_model=self.d_model,
             n_layers=self.n_layers,
             dropout=self.dropout,
         )
+        if len(config.known) == batch.n_channels:
+            raise InputError("known_future names all channels, so there is nothing to forecast")
         gap = _usual_gap(batch)
         scaling = {"periods": np.array(periods, dtype=np.float64)}
         scaling["scales"] = np.geomspace(gap, max(usual, horizon, 4 * gap), config.n_scales)
@@ -542,10 +552,15 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
         after = ~before & (batch.times <= origin[of_point] + self.horizon_)
         if not after.any():
             raise InputError("score needs series of at least two points")
+        values, kept = batch.values, before
+        known_future = list(self.predictor_.known_future)
+        if known_future:
+            values, kept = np.where(before[:, None], values, np.nan), np.ones_like(before)
+            values[:, known_future] = batch.values[:, known_future]
         past = SeriesBatch(
-            batch.times[before],
-            batch.values[before],
-            np.r_[0, np.cumsum(counts)],
+            batch.times[kept],
+            values[kept],
+            np.r_[0, np.cumsum(np.bincount(of_point[kept], minlength=len(batch)))],
             channels=batch.channels,
             time_origin=batch.time_origin,
         )
@@ -556,7 +571,7 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
         true = batch.values[
             np.flatnonzero(after)[first[answer.series] + answer.place], answer.channel
         ]
-        known = ~np.isnan(true)
+        known = ~np.isnan(true) & ~np.isin(answer.channel, known_future)
         channel, centre = answer.channel[known], self.predictor_.networks[0].centre.numpy()
         error = np.bincount(channel, (true - answer.point)[known] ** 2, batch.n_channels)
         total = np.bincount(channel, (true[known] - centre[channel]) ** 2, batch.n_channels)
@@ -588,19 +603,7 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
         """Numbers of the channels that are asked for."""
         if channels is None:
             return np.arange(len(self.channels_))
-        if isinstance(channels, str | int):
-            channels = [channels]
-        found = []
-        for name in channels:
-            if isinstance(name, str) and name in self.channels_:
-                found.append(self.channels_.index(name))
-            elif not isinstance(name, str) and 0 <= int(name) < len(self.channels_):
-                found.append(int(name))
-            else:
-                raise InputError(
-                    f"unknown channel {name!r}; the model knows {', '.join(self.channels_)}"
-                )
-        return np.array(found, dtype=np.int64)
+        return _numbers_of(channels, self.channels_)
 
     # On disk
 
@@ -642,6 +645,19 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
         model._adopt(predictor)
         model.history_ = []
         return model
+
+
+def _numbers_of(channels: str | int | Sequence[str | int], names: tuple[str, ...]) -> Array:
+    """Numbers of channels that are named, or numbered."""
+    found = []
+    for name in [channels] if isinstance(channels, str | int) else channels:
+        if isinstance(name, str) and name in names:
+            found.append(names.index(name))
+        elif not isinstance(name, str) and 0 <= int(name) < len(names):
+            found.append(int(name))
+        else:
+            raise InputError(f"unknown channel {name!r}; the model knows {', '.join(names)}")
+    return np.array(found, dtype=np.int64)
 
 
 def _static_of(batch: SeriesBatch, static: Any) -> Array:

@@ -37,6 +37,7 @@ class ForecasterConfig(Group):
 
     n_channels: int = Field(ge=1, description="Number of channels.")
     n_static: int = Field(0, ge=0, description="Number of static covariates.")
+    known: tuple[int, ...] = Field((), description="Channels whose future is known.")
     n_scales: int = Field(5, ge=1, description="Number of time scales of a memory.")
     n_periods: int = Field(0, ge=0, description="Number of periods, for seasons.")
     n_recent: int = Field(16, ge=2, description="Nearest observations that a query weighs.")
@@ -49,6 +50,10 @@ class ForecasterConfig(Group):
     def _fits(self) -> Self:
         if self.d_model % self.n_heads:
             raise ValueError(f"d_model must be a multiple of {self.n_heads}, got {self.d_model}")
+        if len(set(self.known)) < len(self.known) or not all(
+            0 <= c < self.n_channels for c in self.known
+        ):
+            raise ValueError(f"known must hold different channels, got {self.known}")
         return self
 
 
@@ -66,7 +71,8 @@ class Moments(NamedTuple):
     static : Tensor (R, S)
         Scaled static covariates; NaN = unknown.
     both_sides : bool
-        Whether points after the moment count; those at the moment count as past.
+        Whether points after the moment count for all channels; else they count for channels whose
+        future is known, and have NaN in the others. Points at the moment count as past.
     """
 
     values: Tensor
@@ -156,6 +162,8 @@ class Forecaster(nn.Module):
         self.norm_head = nn.LayerNorm(d)
         self.prior = nn.Parameter(torch.zeros(c.n_channels, self.n_levels))
         self.log_unit = nn.Parameter(torch.zeros(c.n_channels, 2))
+        if c.known:
+            self.ahead = nn.Sequential(nn.Linear(4 * len(c.known), d), nn.GELU(), nn.Linear(d, d))
 
     def fit_scaling(self, **found: npt.ArrayLike) -> None:
         """Set time scales, periods, and what is known of the channels and covariates."""
@@ -176,7 +184,8 @@ class Forecaster(nn.Module):
             after = torch.where(moments.times > 0, moments.times, -1.0)
             future = remember(moments.values, after, scales, n_recent)
         tokens = self._tokens(past, future, moments, scales)
-        return self._answer(tokens, past, future, queries, scales)
+        given = self.ahead(self._given(moments, queries)) if self.config.known else None
+        return self._answer(tokens, past, future, queries, scales, given)
 
     def _tokens(
         self, past: Memory, future: Memory | None, moments: Moments, scales: Tensor
@@ -204,6 +213,7 @@ class Forecaster(nn.Module):
         future: Memory | None,
         queries: Queries,
         scales: Tensor,
+        given: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
         row, channel, ahead, phase = queries
         at = (row, channel)
@@ -222,6 +232,8 @@ class Forecaster(nn.Module):
                 dim=1,
             )
         )
+        if given is not None:
+            q = q + given
         near, there = self._near(q, past, future, queries, scales)
         last = past.levels[at][:, :1]
         if future is not None:
@@ -245,6 +257,39 @@ class Forecaster(nn.Module):
         below = gaps[:, :_MIDDLE].flip(1).cumsum(dim=1).flip(1)
         middle = middle.unsqueeze(1)
         return mean, torch.cat([middle - below, middle, middle + above], dim=1)
+
+    def _given(self, moments: Moments, queries: Queries) -> Tensor:
+        """What channels with a known future say at the queries ``(Q, 4 n)``.
+
+        For each of them the value at the time asked for (linear between its observations), its
+        change since the moment, its mean over the observations between, and whether there is one
+        at that time or later.
+        """
+        x = moments.values[..., list(self.config.known)][queries.row]  # (Q, L, n)
+        seen, time = ~x.isnan(), moments.times[queries.row].unsqueeze(-1)
+        asked = queries.ahead.view(-1, 1, 1)
+        x = torch.where(seen, x, 0.0)
+
+        def nearest(side: Tensor) -> tuple[Tensor, Tensor]:
+            """Distance and value of the observation of a side that is nearest to ``asked``."""
+            apart = torch.where(seen & side, (time - asked).abs(), torch.inf)
+            distance, place = apart.min(dim=1)
+            return distance, x.gather(1, place.unsqueeze(1)).squeeze(1)
+
+        left, before = nearest(time <= asked)
+        right, after = nearest(time > asked)
+        here = left == 0
+        both = left.isfinite() & right.isfinite()
+        share = torch.where(both, left / torch.where(both, left + right, 1.0), 0.0)
+        value = torch.where(left.isfinite(), before + share * (after - before), after)
+        past = torch.where(seen & (time <= 0), time, -torch.inf)
+        last = x.gather(1, past.argmax(dim=1, keepdim=True)).squeeze(1)
+        change = torch.where(past.amax(dim=1).isfinite(), value - last, 0.0)
+        between = seen & (time > 0) & (time <= asked)
+        mean = torch.where(between, x, 0.0).sum(dim=1) / between.sum(dim=1).clamp(min=1)
+        told = here | right.isfinite()
+        found = torch.stack([value.asinh(), change.asinh(), mean.asinh(), told.to(x)], dim=-1)
+        return torch.where(told.unsqueeze(-1), found, 0.0).flatten(1)
 
     def _near(
         self,
