@@ -504,3 +504,57 @@ def test_known_future_must_name_some_channels_but_not_all():
         rf.RFormerForecaster(**TINY, known_future=[0, 1]).fit(x, t)
     with pytest.raises(InputError, match="unknown channel 'rain'"):
         rf.RFormerForecaster(**TINY, known_future=["rain"]).fit(x, t)
+
+
+def test_groups_are_held_out_whole():
+    from roughformer.estimators.forecaster import _held_out
+
+    groups = np.repeat(["a", "b", "c", "d", "e"], 4)
+    for seed in range(5):
+        held, used = _held_out(4, 20, groups, seed)
+        assert len(held) == 4
+        assert not set(groups[held]) & set(groups[used])
+        np.testing.assert_array_equal(np.sort(np.r_[held, used]), np.arange(20))
+    assert len(_held_out(0, 20, groups, 0)[0]) == 0
+    with pytest.raises(InputError, match="two groups"):
+        _held_out(4, 20, np.zeros(20), 0)
+    with pytest.raises(InputError, match=r"shape \(20,\)"):
+        _held_out(4, 20, np.zeros(3), 0)
+
+
+def test_intervals_of_clones_hold_only_if_groups_are_held_out():
+    """Four copies of each series: without groups, those held out have been seen in training."""
+    x, t = ornstein_uhlenbeck(30, seed=5, length=20, span=10.0)
+    new, when = ornstein_uhlenbeck(300, seed=6, length=20, span=10.0)
+    clones, moments = [v for v in x for _ in range(4)], [s for s in t for _ in range(4)]
+    options = TINY | {"steps": 500, "horizon": 3.0, "learning_rate": 5e-3, "interpolation": False}
+    options |= {"d_model": 32, "dropout": 0.0}
+    past, at = [v[:10] for v in new], [s[10:][s[10:] <= s[9] + 3] for s in when]
+    before = [s[:10] for s in when]
+    true = np.concatenate([v[10 : 10 + len(a), 0] for v, a in zip(new, at, strict=True)])
+    covered = []
+    for groups in (None, np.repeat(np.arange(30), 4)):
+        model = rf.RFormerForecaster(**options).fit(clones, moments, groups=groups)
+        lower, upper = (
+            np.concatenate(z)[:, 0] for z in model.predict_interval(past, before, at=at)
+        )
+        covered.append(np.mean((lower <= true) & (true <= upper)))
+    assert covered[0] + 0.03 < covered[1]
+    assert covered[1] > 0.8
+
+
+def test_calibrate_widens_intervals_for_series_that_vary_more(small):
+    import copy
+
+    x, t = two_channels(200, seed=7)
+    rng = np.random.default_rng(0)
+    noisy = [v + rng.normal(size=v.shape) * [1.0, 10.0] for v in x]
+    model = copy.deepcopy(small)
+    at = [s[-1] + 1.0 for s in t]
+    before = model.predict_interval(noisy, t, at=np.array(at)[:, None])
+    assert model.calibrate(noisy, t) is model
+    after = model.predict_interval(noisy, t, at=np.array(at)[:, None])
+    assert np.mean(after[1] - after[0]) > 1.2 * np.mean(before[1] - before[0])
+    with pytest.raises(InputError, match="too few values"):
+        model.calibrate([v[:1] for v in noisy], [s[:1] for s in t])
+    np.testing.assert_array_equal(model.predict_interval(noisy, t, at=np.array(at)[:, None]), after)

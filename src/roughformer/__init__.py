@@ -66,6 +66,8 @@ if TYPE_CHECKING:
     from roughformer.signatures.features import memory_estimate as memory_estimate
     from roughformer.signatures.library import engine_info as engine_info
     from roughformer.signatures.running import RunningSignatures as RunningSignatures
+    from roughformer.stream import Forecast as Forecast
+    from roughformer.stream import ForecastStream as ForecastStream
     from roughformer.stream import Stream as Stream
     from roughformer.stream import StreamBatch as StreamBatch
     from roughformer.tokens import SpectrumConfig as SpectrumConfig
@@ -99,7 +101,7 @@ _HOME = {
     "signatures.features": "feature_count feature_names memory_estimate",
     "signatures.library": "engine_info",
     "signatures.running": "RunningSignatures",
-    "stream": "Stream StreamBatch",
+    "stream": "Forecast ForecastStream Stream StreamBatch",
     "tokens": "SpectrumConfig TokenConfig Tokenizer",
     "train": "TrainConfig",
     "windows": "Windows",

@@ -1,5 +1,7 @@
 """ForecastPredictor: trained forecasters with the calibration of their quantiles, on disk too."""
 
+import hashlib
+import json
 import os
 import warnings
 from collections.abc import Callable
@@ -139,7 +141,15 @@ class ForecastPredictor:
         quantiles = torch.stack([q for _, q in found]).double().mean(dim=0)
         return mean.numpy(), quantiles.numpy()
 
-    def ask(self, batch: SeriesBatch, static: Array, asked: list[Array], wanted: Array) -> Answers:
+    def ask(
+        self,
+        batch: SeriesBatch,
+        static: Array,
+        asked: list[Array],
+        wanted: Array,
+        *,
+        warn: bool = True,
+    ) -> Answers:
         """Answer for all series.
 
         Parameters
@@ -152,6 +162,8 @@ class ForecastPredictor:
             Times of each series.
         wanted : ndarray of int (n,)
             Numbers of the channels.
+        warn : bool, default True
+            Whether to warn about times beyond the horizon.
 
         Returns
         -------
@@ -163,7 +175,7 @@ class ForecastPredictor:
         place = np.concatenate([np.zeros(0, int), *(np.arange(len(a)) for a in asked)])
         end = self.ends(batch)[series]
         inside = time <= end
-        self._check_times(inside, time - end)
+        self._check_times(inside, time - end, warn)
         data = self._scaled(batch, static)
         n = len(wanted)
         known_future = self.known_future
@@ -266,14 +278,14 @@ class ForecastPredictor:
         value = scaled * network.spread.numpy()[channel] + network.centre.numpy()[channel]
         return np.where(self.never[channel], np.nan, value)
 
-    def _check_times(self, inside: Array, ahead: Array) -> None:
+    def _check_times(self, inside: Array, ahead: Array, warn: bool) -> None:
         if inside.any() and not self.interpolation:
             raise InputError(
                 "a time within a series was asked for, but the model was fitted for forecasts "
                 "only; fit with interpolation=True"
             )
         most = float(ahead.max(initial=0.0))
-        if most > self.horizon * (1 + 1e-6):
+        if warn and most > self.horizon * (1 + 1e-6):
             warnings.warn(
                 f"the model was trained for up to {self.horizon:.6g} ahead, and is asked for "
                 f"{most:.6g}: beyond its horizon the forecast stays as it is there, and intervals "
@@ -283,6 +295,17 @@ class ForecastPredictor:
             )
 
     # On disk
+
+    def key(self) -> str:
+        """A hash of everything that answers depend on but for the calibration."""
+        total = hashlib.sha256()
+        about = [self.networks[0].config.model_dump(mode="json"), self.channels, self.horizon]
+        total.update(json.dumps([*about, self.context, self.dated]).encode())
+        for network in self.networks:
+            for name, tensor in sorted(network.state_dict().items()):
+                total.update(name.encode())
+                total.update(np.ascontiguousarray(tensor.cpu().numpy()).tobytes())
+        return total.hexdigest()
 
     def save(self, directory: str | os.PathLike[str]) -> None:
         """Write a checkpoint; complete or not at all."""

@@ -183,6 +183,7 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
         static: Any = None,
         layout: str | None = None,
         columns: Mapping[str, Any] | None = None,
+        groups: Any = None,
         validation_data: SeriesBatch | None = None,
     ) -> Self:
         """Learn from series.
@@ -201,6 +202,10 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
             Whether arrays are ``(B, L, C)`` or ``(B, C, L)``.
         columns : mapping, optional
             What the columns of a table mean, by the argument names of ``SeriesBatch.from_table``.
+        groups : array-like (B,), optional
+            Series of one group are held out together. Give one where series are alike, such as
+            several of one patient, or of one week at many stations: intervals calibrated on series
+            that the network has nearly seen are too narrow for new ones.
         validation_data : SeriesBatch, optional
             Series to calibrate intervals on, instead of a share of the training series.
 
@@ -214,9 +219,8 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
         if len(batch) == 0:
             raise InputError("there is nothing to learn from: no series were given")
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        order = np.random.default_rng(seed).permutation(len(batch))
         n_held = 0 if validation_data is not None else int(self.validation * len(batch))
-        held, used = order[:n_held], np.sort(order[n_held:])
+        held, used = _held_out(n_held, len(batch), aligned(groups, batch, "groups"), seed)
         with using_threads(self.n_jobs):
             predictor = self._train(batch[used], covariates[used], seed)
             if validation_data is None:
@@ -233,6 +237,51 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
             )
         predictor.facts["data"] = about
         self._adopt(predictor)
+        return self
+
+    def calibrate(
+        self,
+        X: Any,
+        times: Any = None,
+        lengths: Any = None,
+        *,
+        static: Any = None,
+        layout: str | None = None,
+        columns: Mapping[str, Any] | None = None,
+    ) -> Self:
+        """Calibrate intervals on other series than those held out by ``fit``.
+
+        For instance on recent ones, if the series have changed since the model was fitted. They
+        must not be among the training series.
+
+        Parameters
+        ----------
+        X : SeriesBatch, array, list of arrays or table
+            Series, as in ``fit``.
+        times : array-like, optional
+            Times of the samples.
+        lengths : array-like of int, optional
+            Lengths of padded series.
+        static : array-like (B, S), optional
+            Static covariates, as in ``fit``.
+        layout : {"time_first", "channels_first"}, optional
+            As in ``fit``.
+        columns : mapping, optional
+            As in ``fit``.
+
+        Returns
+        -------
+        self
+        """
+        batch, covariates = self._series(X, times, lengths, static, layout, columns)
+        before = dict(self.predictor_.calibration)
+        with using_threads(self.n_jobs):
+            self.predictor_.calibrate(batch, covariates, seed=0)
+        if self.predictor_.calibration["forecast"].n_held == 0:
+            self.predictor_.calibration = before
+            raise InputError(
+                "the series hold too few values to calibrate intervals on; give more series"
+            )
         return self
 
     def _check_parameters(self) -> None:
@@ -658,6 +707,25 @@ def _numbers_of(channels: str | int | Sequence[str | int], names: tuple[str, ...
         else:
             raise InputError(f"unknown channel {name!r}; the model knows {', '.join(names)}")
     return np.array(found, dtype=np.int64)
+
+
+def _held_out(n_held: int, n: int, groups: Any, seed: int) -> tuple[Array, Array]:
+    """Numbers of the series that are held out, and of the others; groups stay together."""
+    rng = np.random.default_rng(seed)
+    if groups is None:
+        order = rng.permutation(n)
+        return order[:n_held], np.sort(order[n_held:])
+    labels = np.asarray(groups)
+    if labels.shape != (n,):
+        raise InputError(f"groups must have shape ({n},), got {labels.shape}")
+    _, group, size = np.unique(labels, return_inverse=True, return_counts=True)
+    if n_held and len(size) < 2:
+        raise InputError("groups must hold at least two groups, so that one can be held out")
+    order = rng.permutation(len(size))
+    # At least one group is held out, and at least one is not.
+    count = int(np.clip((np.cumsum(size[order]) <= n_held).sum(), 1, len(size) - 1))
+    held = np.isin(group, order[: count if n_held else 0])
+    return np.flatnonzero(held), np.flatnonzero(~held)
 
 
 def _static_of(batch: SeriesBatch, static: Any) -> Array:

@@ -100,12 +100,20 @@ class Queries(NamedTuple):
         Time after the moment, at least 0.
     phase : Tensor (Q, P)
         Time of day, of week, ...: absolute time in periods, modulo 1.
+    even : bool, default False
+        Whether all moments have the same number of queries, which a graph can rely on.
     """
 
     row: Tensor
     channel: Tensor
     ahead: Tensor
     phase: Tensor
+    even: bool = False
+
+    def to(self, device: torch.device) -> "Queries":
+        """Move to a device."""
+        moved = {name: getattr(self, name).to(device) for name in self._fields[:4]}
+        return self._replace(**moved)
 
 
 class Forecaster(nn.Module):
@@ -215,7 +223,7 @@ class Forecaster(nn.Module):
         scales: Tensor,
         given: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
-        row, channel, ahead, phase = queries
+        row, channel, ahead, phase, even = queries
         at = (row, channel)
         decay = torch.exp(-ahead.unsqueeze(1) / scales)  # (Q, K)
         q = tokens[at] + tokens[row, -1] + self.asked[channel]
@@ -239,7 +247,7 @@ class Forecaster(nn.Module):
         if future is not None:
             last = torch.where(past.seen[at].unsqueeze(1), last, future.levels[at][:, :1])
         q = q + self.from_near(torch.cat([(near - last).asinh(), near.asinh()], 1) * there)
-        q = q + self.drop(self.out(self._attend(q, tokens, row)))
+        q = q + self.drop(self.out(self._attend(q, tokens, row, even)))
         q = q + self.drop(self.mlp(q))
         levels, known, spread = self._levels(near, there, past, future, at)
         head = self.head(self.norm_head(q))
@@ -322,21 +330,26 @@ class Forecaster(nn.Module):
         near = (score.softmax(dim=1) * value.unsqueeze(-1)).sum(dim=1)
         return near, known.any(dim=1, keepdim=True)
 
-    def _attend(self, q: Tensor, tokens: Tensor, row: Tensor) -> Tensor:
+    def _attend(self, q: Tensor, tokens: Tensor, row: Tensor, even: bool) -> Tensor:
         """Queries ``(Q, d)`` attend to the tokens of their moments ``(R, C + 1, d)``."""
         (n, length, d), heads = tokens.shape, self.config.n_heads
-        count = torch.bincount(row, minlength=n)
-        place = torch.arange(len(row), device=row.device) - (count.cumsum(0) - count)[row]
-        most = int(count.max()) if len(row) else 0
-        padded = q.new_zeros(n, most, d).index_put((row, place), self.to_q(self.norm_query(q)))
-        padded = padded.view(n, most, heads, d // heads).transpose(1, 2)
+        padded, place = self.to_q(self.norm_query(q)), row
+        if even:
+            padded = padded.view(n, -1, heads, d // heads)
+        else:
+            count = torch.bincount(row, minlength=n)
+            place = torch.arange(len(row), device=row.device) - (count.cumsum(0) - count)[row]
+            most = int(count.max()) if len(row) else 0
+            padded = q.new_zeros(n, most, d).index_put((row, place), padded)
+            padded = padded.view(n, most, heads, d // heads)
         k, v = (
             self.to_kv(self.norm_tokens(tokens))
             .view(n, length, 2, heads, d // heads)
             .permute(2, 0, 3, 1, 4)
         )
-        mixed = F.scaled_dot_product_attention(padded, k, v)
-        return mixed.transpose(1, 2).flatten(-2)[row, place]
+        mixed = F.scaled_dot_product_attention(padded.transpose(1, 2), k, v)
+        mixed = mixed.transpose(1, 2).flatten(-2)
+        return mixed.flatten(0, 1) if even else mixed[row, place]
 
     def _levels(
         self,

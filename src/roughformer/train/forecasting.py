@@ -275,7 +275,7 @@ def _epoch(batch: SeriesBatch) -> float:
 def _loss(model: Forecaster, drawn: Drawn, weight: Tensor, device: torch.device) -> Tensor:
     """Huber's loss of the mean and pinball losses of the quantiles, by channel."""
     moments = drawn.moments.to(device)
-    queries = Queries(*(x.to(device) for x in drawn.queries))
+    queries = drawn.queries.to(device)
     target = drawn.target.to(device)
     mean, quantiles = model(moments, queries)
     level = torch.tensor(QUANTILES, device=device)
