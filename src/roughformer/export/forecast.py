@@ -58,7 +58,7 @@ class ForecastGraph(nn.Module):
             ("edges", calibration.edges),
             ("weights", calibration.weights(levels)),
         ):
-            self.register_buffer(name, torch.from_numpy(np.array(value)))
+            self.register_buffer(name, torch.tensor(value))
 
     @property
     def inputs(self) -> tuple[str, ...]:
