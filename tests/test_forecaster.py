@@ -558,3 +558,42 @@ def test_calibrate_widens_intervals_for_series_that_vary_more(small):
     with pytest.raises(InputError, match="too few values"):
         model.calibrate([v[:1] for v in noisy], [s[:1] for s in t])
     np.testing.assert_array_equal(model.predict_interval(noisy, t, at=np.array(at)[:, None]), after)
+
+
+def test_a_backtest_forecasts_the_last_part_and_sees_none_of_it(small):
+    x, t = two_channels(12, seed=8)
+    found = small.backtest(x, t, coverage=0.8)
+    changed = [
+        np.where((s <= (s[0] + s[-1]) / 2)[:, None], v, v + 100) for v, s in zip(x, t, strict=True)
+    ]
+    other = small.backtest(changed, t, coverage=0.8)
+    np.testing.assert_array_equal(found.value, other.value)
+    np.testing.assert_array_equal(found.last, other.last)
+    np.testing.assert_allclose(found.true + 100, other.true)
+    assert (found.lower <= found.upper).all()
+    assert ((found.ahead > 0) & (found.ahead <= 8.0)).all()
+    b = found.series[0]
+    cut = found.time[0] - found.ahead[0]
+    assert cut in t[b]
+    alone = small.predict([x[b][t[b] <= cut]], [t[b][t[b] <= cut]], at=[found.time[0]])
+    assert alone[0, 0, found.channel[0]] == pytest.approx(found.value[0], abs=1e-5)
+    with pytest.raises(InputError, match="coverage"):
+        small.backtest(x, t, coverage=1.0)
+
+
+def test_plots_of_a_backtest_show_its_values_and_bands(small):
+    x, t = two_channels(30, seed=9)
+    batch = rf.SeriesBatch.from_arrays(x, t)
+    found = small.backtest(batch)
+    figure = rf.plot_forecast(batch, found, 2, channels=["x1"])
+    (axes,) = figure.axes
+    mine = (found.series == 2) & (found.channel == 1)
+    drawn = axes.lines[-2].get_ydata()
+    np.testing.assert_allclose(np.sort(drawn), np.sort(found.value[mine]))
+    assert len(axes.collections) == 1
+    left, right = rf.plot_horizon(found).axes
+    shares = right.lines[0].get_ydata()
+    assert shares.min() <= 100 * found.covered.mean() <= shares.max()
+    assert len(left.lines) == 2
+    with pytest.raises(InputError, match="at most 6 of x0, x1"):
+        rf.plot_forecast(batch, found, channels=["y"])

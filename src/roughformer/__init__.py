@@ -51,7 +51,9 @@ if TYPE_CHECKING:
     from roughformer.plots import plot_calibration as plot_calibration
     from roughformer.plots import plot_confusion as plot_confusion
     from roughformer.plots import plot_explanation as plot_explanation
+    from roughformer.plots import plot_forecast as plot_forecast
     from roughformer.plots import plot_history as plot_history
+    from roughformer.plots import plot_horizon as plot_horizon
     from roughformer.plots import plot_regression as plot_regression
     from roughformer.plots import plot_series as plot_series
     from roughformer.plots import plot_tokens as plot_tokens
@@ -92,8 +94,8 @@ _HOME = {
     "lifts": "Basepoint Clock Counts Lag Time",
     "model": "RFormer RFormerConfig",
     "plots": (
-        "plot_calibration plot_confusion plot_explanation plot_history plot_regression plot_series "
-        "plot_tokens"
+        "plot_calibration plot_confusion plot_explanation plot_forecast plot_history plot_horizon "
+        "plot_regression plot_series plot_tokens"
     ),
     "predictor": "Predictor",
     "series": "SeriesBatch UnobservedWarning",

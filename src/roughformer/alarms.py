@@ -8,7 +8,7 @@ the first event with v < ``release`` (or v > ``release``).
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np

@@ -30,7 +30,7 @@ from roughformer.train.forecasting import (
     draw_interpolations,
 )
 
-__all__ = ["Answers", "ForecastPredictor"]
+__all__ = ["Answers", "Backtest", "ForecastPredictor"]
 
 Array = npt.NDArray[Any]
 
@@ -72,6 +72,56 @@ class Answers(NamedTuple):
     distance: Array
     inside: Array
     known: Array
+
+
+class Backtest(NamedTuple):
+    """Forecasts of Q values that are known, flat.
+
+    Attributes
+    ----------
+    series : ndarray (Q,)
+        Number of the series.
+    channel : ndarray (Q,)
+        Number of the channel.
+    time : ndarray (Q,)
+        Time of the value.
+    ahead : ndarray (Q,)
+        How long after the end of what was given.
+    true : ndarray (Q,)
+        The value.
+    value : ndarray (Q,)
+        Its forecast.
+    last : ndarray (Q,)
+        The last value of the channel before; NaN if there was none.
+    lower, upper : ndarray (Q,)
+        Ends of its interval.
+    scale : ndarray (Q,)
+        Spread of the channel over the training series.
+    coverage : float
+        Share of the values that intervals are to cover.
+    """
+
+    series: Array
+    channel: Array
+    time: Array
+    ahead: Array
+    true: Array
+    value: Array
+    last: Array
+    lower: Array
+    upper: Array
+    scale: Array
+    coverage: float
+
+    @property
+    def covered(self) -> Array:
+        """Which values lie in their intervals ``(Q,)``."""
+        return np.asarray((self.lower <= self.true) & (self.true <= self.upper))
+
+    @property
+    def error(self) -> Array:
+        """Errors in spreads of the channels ``(Q,)``."""
+        return np.asarray((self.value - self.true) / self.scale)
 
 
 @dataclass
@@ -212,6 +262,51 @@ class ForecastPredictor:
         scaled = value_at(np.where(answers.inside, within, forecast), answers.quantiles, _LEVELS)
         value = self._in_units(scaled, answers.channel)
         return np.where(np.isnan(answers.known), value, answers.known)
+
+    def backtest(self, batch: SeriesBatch, static: Array, coverage: float = 0.9) -> Backtest:
+        """Forecast the last part of each series from the part before it.
+
+        The last part is as long as the horizon, or the second half of a shorter series.
+        """
+        start, end = batch.times[batch.offsets[:-1]], batch.times[batch.offsets[1:] - 1]
+        cut = np.maximum(end - self.horizon, (start + end) / 2)
+        of_point = np.repeat(np.arange(len(batch)), batch.lengths)
+        before = batch.times <= cut[of_point]
+        counts = np.bincount(of_point[before], minlength=len(batch))
+        origin = batch.times[batch.offsets[:-1] + counts - 1]
+        after = ~before & (batch.times <= origin[of_point] + self.horizon)
+        if not after.any():
+            raise InputError("forecasts can be scored on series of at least two points only")
+        known_future = list(self.known_future)
+        values, kept = np.where(before[:, None], batch.values, np.nan), before
+        if known_future:
+            kept = np.ones_like(before)
+            values[:, known_future] = batch.values[:, known_future]
+        past = SeriesBatch(
+            batch.times[kept],
+            values[kept],
+            np.r_[0, np.cumsum(np.bincount(of_point[kept], minlength=len(batch)))],
+            channels=batch.channels,
+            time_origin=batch.time_origin,
+        )
+        asked = [batch.times[after & (of_point == b)] for b in range(len(batch))]
+        answers = self.ask(past, static, asked, np.arange(batch.n_channels), warn=False)
+        first = np.cumsum([0, *(len(a) for a in asked)])
+        point = np.flatnonzero(after)[first[answers.series] + answers.place]
+        true = batch.values[point, answers.channel]
+        scored = ~np.isnan(true) & ~np.isin(answers.channel, known_future)
+        scored &= ~self.never[answers.channel]
+        lower, upper = (
+            self.quantile(answers, level) for level in ((1 - coverage) / 2, (1 + coverage) / 2)
+        )
+        last = _last(past)
+        series, channel = answers.series[scored], answers.channel[scored]
+        return Backtest(
+            series, channel, batch.times[point][scored],
+            batch.times[point][scored] - self.ends(past)[series], true[scored],
+            answers.point[scored], last[series, channel], lower[scored], upper[scored],
+            self.networks[0].spread.numpy()[channel], coverage,
+        )  # fmt: skip
 
     def calibrate(self, held: SeriesBatch, static: Array, seed: int) -> None:
         """Learn how far quantiles are off, on series that the networks were not trained on."""
@@ -368,6 +463,17 @@ def _in_parts(mask: Array, size: int) -> list[Array]:
     """Places of a mask, at most ``size`` at once."""
     places = np.flatnonzero(mask)
     return [places[i : i + size] for i in range(0, len(places), size)]
+
+
+def _last(batch: SeriesBatch) -> Array:
+    """Last observation of each channel of each series ``(B, C)``; NaN if there is none."""
+    found = np.full((len(batch), batch.n_channels), np.nan)
+    for b in range(len(batch)):
+        values = batch.series(b)[1]
+        seen = ~np.isnan(values)
+        place = np.where(seen, np.arange(len(values))[:, None], -1).max(axis=0)
+        found[b] = np.where(place >= 0, values[place, np.arange(batch.n_channels)], np.nan)
+    return found
 
 
 def _between(batch: SeriesBatch, channel: int, series: Array, time: Array) -> Array:

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from roughformer.errors import CheckpointError, InputError
 from roughformer.estimators.inputs import aligned, as_series, series_to_fit
 from roughformer.estimators.stored import from_plain, to_plain
-from roughformer.forecasts import Answers, ForecastPredictor
+from roughformer.forecasts import Answers, Backtest, ForecastPredictor
 from roughformer.model.forecaster import Forecaster, ForecasterConfig
 from roughformer.series import SeriesBatch
 from roughformer.series._times import to_seconds
@@ -592,39 +592,53 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
             perfect, 0 as good as the training mean.
         """
         batch, covariates = self._series(X, times, lengths, static, layout, columns)
-        start, end = batch.times[batch.offsets[:-1]], batch.times[batch.offsets[1:] - 1]
-        cut = np.maximum(end - self.horizon_, (start + end) / 2)
-        of_point = np.repeat(np.arange(len(batch)), batch.lengths)
-        before = batch.times <= cut[of_point]
-        counts = np.bincount(of_point[before], minlength=len(batch))
-        origin = batch.times[batch.offsets[:-1] + counts - 1]
-        after = ~before & (batch.times <= origin[of_point] + self.horizon_)
-        if not after.any():
-            raise InputError("score needs series of at least two points")
-        values, kept = batch.values, before
-        known_future = list(self.predictor_.known_future)
-        if known_future:
-            values, kept = np.where(before[:, None], values, np.nan), np.ones_like(before)
-            values[:, known_future] = batch.values[:, known_future]
-        past = SeriesBatch(
-            batch.times[kept],
-            values[kept],
-            np.r_[0, np.cumsum(np.bincount(of_point[kept], minlength=len(batch)))],
-            channels=batch.channels,
-            time_origin=batch.time_origin,
-        )
-        asked = [batch.times[after & (of_point == b)] for b in range(len(batch))]
         with using_threads(self.n_jobs):
-            answer = self.predictor_.ask(past, covariates, asked, np.arange(batch.n_channels))
-        first = np.cumsum([0, *(len(a) for a in asked)])
-        true = batch.values[
-            np.flatnonzero(after)[first[answer.series] + answer.place], answer.channel
-        ]
-        known = ~np.isnan(true) & ~np.isin(answer.channel, known_future)
-        channel, centre = answer.channel[known], self.predictor_.networks[0].centre.numpy()
-        error = np.bincount(channel, (true - answer.point)[known] ** 2, batch.n_channels)
-        total = np.bincount(channel, (true[known] - centre[channel]) ** 2, batch.n_channels)
+            found = self.predictor_.backtest(batch, covariates)
+        centre = self.predictor_.networks[0].centre.numpy()[found.channel]
+        error = np.bincount(found.channel, (found.true - found.value) ** 2, batch.n_channels)
+        total = np.bincount(found.channel, (found.true - centre) ** 2, batch.n_channels)
         return float(np.mean(1 - error[total > 0] / total[total > 0])) if total.any() else 0.0
+
+    def backtest(
+        self,
+        X: Any,
+        times: Any = None,
+        lengths: Any = None,
+        *,
+        coverage: float = 0.9,
+        static: Any = None,
+        layout: str | None = None,
+        columns: Mapping[str, Any] | None = None,
+    ) -> Backtest:
+        """Forecast the last part of each series from the part before it, as ``score`` does.
+
+        Parameters
+        ----------
+        X : SeriesBatch, array, list of arrays or table
+            Series, as in ``fit``; not those of the training, of course.
+        times : array-like, optional
+            Times of the samples.
+        lengths : array-like of int, optional
+            Lengths of padded series.
+        coverage : float, default 0.9
+            Of the intervals.
+        static : array-like (B, S), optional
+            Static covariates, as in ``fit``.
+        layout : {"time_first", "channels_first"}, optional
+            As in ``fit``.
+        columns : mapping, optional
+            As in ``fit``.
+
+        Returns
+        -------
+        Backtest
+            What was forecast beside what came, for ``plot_forecast`` and ``plot_horizon``.
+        """
+        if not 0 < coverage < 1:
+            raise InputError(f"coverage must lie between 0 and 1, got {coverage!r}")
+        batch, covariates = self._series(X, times, lengths, static, layout, columns)
+        with using_threads(self.n_jobs):
+            return self.predictor_.backtest(batch, covariates, coverage)
 
     def _series(
         self, x: Any, times: Any, lengths: Any, static: Any, layout: Any, columns: Any
