@@ -224,6 +224,24 @@ def last_weeks(in_train: np.ndarray) -> np.ndarray:
     return np.isin(np.arange(len(in_train)), held)
 
 
+def week_of(in_train: np.ndarray) -> np.ndarray:
+    """Number of the week of each series: stations follow one another, each from its first week."""
+    number = np.arange(len(in_train))
+    first = np.r_[0, np.flatnonzero(~in_train[:-1] & in_train[1:]) + 1]
+    return number - first[np.searchsorted(first, number, side="right") - 1]
+
+
+def coverage(inside: np.ndarray, known: np.ndarray, week: np.ndarray) -> Row:
+    """Share of the values that are covered; its standard error takes weeks as the units, as all
+    stations of a week are alike.
+    """
+    each = [(inside & known)[week == w].sum() / known[week == w].sum() for w in np.unique(week)]
+    return {
+        "coverage": float(inside[known].mean()),
+        "coverage_error": float(np.std(each, ddof=1) / np.sqrt(len(each))),
+    }
+
+
 def thinned(batch: rf.SeriesBatch, share: float, seed: int) -> rf.SeriesBatch:
     """The same points with a share of the observations missing at random."""
     lost = np.random.default_rng(seed).random(batch.values.shape) < share
@@ -235,12 +253,12 @@ def beijing(rows: Rows, data: Path | None, seeds: list[int], models: list[str]) 
     size = np.nanstd(batch[in_train].values, axis=0)
     n, ahead = 144, np.arange(1.0, 25.0)
     naive = ("last value", "seasonal naive", "boosted lags")
-    test, held = batch[~in_train], last_weeks(in_train)
+    test, held, week = batch[~in_train], last_weeks(in_train), week_of(in_train)
     true = test.values.reshape(len(test), 168, -1)[:, n:]
     for drop in (0.0, 0.5, 0.8):
         seen = thinned(batch, drop, seed=1)
         train, past = seen[in_train], part_of(seen[~in_train], test.times < n)
-        for name in (*naive, "RFormerForecaster", "RFormerForecaster, last weeks held out"):
+        for name in (*naive, *(f"RFormerForecaster{held}" for held in HELD_OUT)):
             key = {"section": "beijing", "task": f"{drop:.0%} dropped", "model": name, "seed": 0}
             if rows.has(**key) or (models and name not in models):
                 continue
@@ -249,12 +267,14 @@ def beijing(rows: Rows, data: Path | None, seeds: list[int], models: list[str]) 
                 model = rf.RFormerForecaster(**OURS, **BEIJING)
                 if name == "RFormerForecaster":
                     model.fit(train)
+                elif name.endswith("whole weeks held out"):
+                    model.fit(train, groups=week[in_train])
                 else:
                     model.fit(seen[in_train & ~held], validation_data=seen[held])
                 answer = model.predict(past, at=n - 1 + ahead)
                 lower, upper = model.predict_interval(past, at=n - 1 + ahead)
-                known = ~np.isnan(true)
-                row["coverage"] = float(np.mean(((lower <= true) & (true <= upper))[known]))
+                inside = (lower <= true) & (true <= upper)
+                row |= coverage(inside, ~np.isnan(true), week[~in_train])
             else:
                 answer = _beijing_naive(name, train, on_hours(past, n), ahead)
             error = (answer - true) / size
@@ -287,6 +307,7 @@ def _beijing_naive(
     return answer
 
 
+HELD_OUT = ("", ", last weeks held out", ", whole weeks held out")
 BEIJING = {
     "horizon": 24.0,
     "periods": (24.0, 168.0),

@@ -7,7 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roughformer.alarms import Alarm, AlarmState, time_to_detection
+from roughformer.alarms import (
+    Alarm,
+    AlarmState,
+    _raised,
+    alarm_with_guarantee,
+    time_to_detection,
+)
 from roughformer.errors import InputError
 
 
@@ -189,3 +195,111 @@ def test_detection_agrees_with_the_definition(onsets, raised, horizon):
 def test_times_that_are_none_are_refused(wrong):
     with pytest.raises(InputError):
         time_to_detection(*wrong)
+
+
+def noise(n, hours, seed, step=0.05):
+    """Recordings of an autocorrelated value without any event."""
+    rng = np.random.default_rng(seed)
+    times = np.arange(0, hours, step)
+    x = rng.normal(size=(n, len(times)))
+    for k in range(1, len(times)):
+        x[:, k] = 0.8 * x[:, k - 1] + 0.6 * x[:, k]
+    return [(times, row) for row in x]
+
+
+GRID = np.linspace(0, 6, 61)
+
+
+def test_the_rate_on_new_recordings_stays_below_the_one_named_as_often_as_promised():
+    """Over many draws of recordings; the true rate of each threshold from a long run."""
+    rate, long = 1 / 24, noise(200, 240.0, seed=0)
+    values = np.stack([v for _, v in long])
+    true = {}
+    for threshold in GRID:
+        past = values > threshold
+        true[threshold] = (past[:, 1:] & ~past[:, :-1]).sum() / (200 * 240)
+    exceeded, thresholds = 0, []
+    for seed in range(1, 81):
+        found = alarm_with_guarantee(noise(10, 48.0, seed), rate, thresholds=GRID)
+        assert found.bound <= rate
+        exceeded += true[found.alarm.threshold] > rate
+        thresholds.append(found.alarm.threshold)
+    assert exceeded <= 10  # 4 are expected at most; more than 10 have a chance of one in 1000
+    assert max(thresholds) < 5  # and it is not the one that never rings
+
+
+@given(
+    st.lists(st.sampled_from([-2.0, 0.0, 0.5, 1.0, 1.5, 3.0, np.nan]), min_size=1, max_size=40),
+    st.sampled_from([None, 0.2, 1.0]),
+    st.sampled_from([0.0, 1.0, 2.5]),
+    st.booleans(),
+)
+def test_alarms_of_a_whole_recording_are_those_of_the_state_machine(values, release, after, above):
+    times, watched = np.arange(float(len(values))), np.array(values)
+    alarm = Alarm(1.0, release, True, after)
+    if not above:
+        watched = -watched
+        alarm = Alarm(-1.0, None if release is None else -release, False, after)
+    changes, _ = run(alarm, watched)
+    np.testing.assert_array_equal(_raised(alarm, times, watched), times[np.array(changes) > 0])
+
+
+def test_the_bound_is_the_exact_one_of_poisson():
+    from scipy.stats import poisson
+
+    found = alarm_with_guarantee(noise(10, 48.0, 3), 0.05, thresholds=GRID)
+    assert found.duration == pytest.approx(10 * (48 - 0.05))
+    # Were the rate as high as the bound, so few false alarms would come with a chance of 5 %.
+    chance = poisson.cdf(found.false_alarms, found.bound * found.duration)
+    assert chance == pytest.approx(0.05)
+
+
+def test_the_share_of_recordings_is_bounded_as_clopper_and_pearson_do():
+    from scipy.stats import binom
+
+    found = alarm_with_guarantee(noise(10, 48.0, 3), 0.05, thresholds=GRID)
+    hit = sum(
+        ((v > found.alarm.threshold) & ~np.r_[False, v[:-1] > found.alarm.threshold]).any()
+        for _, v in noise(10, 48.0, 3)
+    )
+    assert binom.cdf(hit, 10, found.recordings_bound) == pytest.approx(0.05)
+
+
+def test_alarms_after_onsets_are_not_false_and_their_delays_are_told():
+    recordings, onsets = noise(30, 48.0, 5), []
+    for k, (t, v) in enumerate(recordings):
+        onsets.append([20.0] if k % 2 else [])
+        if k % 2:
+            v[(t >= 20.5) & (t < 22)] += 20
+    found = alarm_with_guarantee(
+        recordings, 1 / 24, thresholds=GRID, onsets=onsets, horizon=4.0, hysteresis=0.5
+    )
+    assert found.detection.missed == 0
+    assert found.detection.median_delay == pytest.approx(0.5, abs=0.06)
+    assert found.alarm.release == pytest.approx(found.alarm.threshold - 0.5)
+    assert found.duration == pytest.approx(30 * (48 - 0.05) - 15 * 4)
+    assert "15 of 15 onsets were detected" in str(found)
+    without = alarm_with_guarantee(recordings[::2], 1 / 24, thresholds=GRID)
+    assert without.detection is None
+
+
+def test_below_is_chosen_from_the_other_side():
+    above = alarm_with_guarantee(noise(10, 48.0, 6), 0.05, thresholds=GRID)
+    below = alarm_with_guarantee(
+        [(t, -v) for t, v in noise(10, 48.0, 6)], 0.05, thresholds=-GRID, above=False
+    )
+    assert below.alarm.threshold == -above.alarm.threshold
+    assert below.false_alarms == above.false_alarms
+
+
+def test_what_cannot_be_guaranteed_is_said():
+    with pytest.raises(InputError, match=r"even without any false alarm 71\.8"):
+        alarm_with_guarantee(noise(1, 48.0, 7), 1 / 24)
+    with pytest.raises(InputError, match="least sensitive threshold"):
+        alarm_with_guarantee(noise(10, 48.0, 7), 1 / 24, thresholds=[0.0])
+    with pytest.raises(InputError, match="need a horizon"):
+        alarm_with_guarantee(noise(10, 48.0, 7), 1 / 24, onsets=[[]] * 10)
+    with pytest.raises(InputError, match="for 1 of 10 recordings"):
+        alarm_with_guarantee(noise(10, 48.0, 7), 1 / 24, onsets=[[]], horizon=1.0)
+    with pytest.raises(InputError, match="times"):
+        alarm_with_guarantee([([1.0, 2.0], [1.0])], 1 / 24)

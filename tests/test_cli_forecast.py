@@ -61,3 +61,19 @@ def test_what_cannot_be_is_refused_in_words(tmp_path, file):
     assert "expected numbers" in fails("forecast", file, "--at", "noon", *QUICK)
     assert "must end in .csv or .parquet" in fails("forecast", file, "--out", tmp_path / "x.txt")
     assert "--interval must lie" in fails("forecast", file, "--interval", "90", *QUICK)
+
+
+def test_a_report_shows_forecasts_beside_what_came(tmp_path):
+    rng = np.random.default_rng(0)
+    times = [np.sort(rng.uniform(0, 10, 20)) for _ in range(40)]
+    batch = rf.SeriesBatch.from_arrays([np.sin(t)[:, None] for t in times], times)
+    batch.save(tmp_path / "series.parquet")
+    page = tmp_path / "page.html"
+    succeeds("forecast", tmp_path / "series.parquet", "--steps", "5", "--horizon", "3",
+             "--report", page, "--out", tmp_path / "ahead.csv")  # fmt: skip
+    text = page.read_text()
+    assert text.count("<img") == 5
+    assert "in intervals for 90%" in text
+    assert "trained on these very series" in text
+    said = fails("forecast", tmp_path / "series.parquet", "--report", tmp_path / "page.pdf")
+    assert ".html" in said

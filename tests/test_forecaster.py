@@ -425,3 +425,175 @@ def test_calibration_mends_levels_that_are_off_by_horizon():
         assert abs(np.mean(true[10_000:][half] <= level) - 0.9) < 0.02
     plain = LevelCalibration.fit(np.zeros(3), np.zeros(3))
     np.testing.assert_allclose(plain.level(0.9, np.ones(2)), 0.9)
+
+
+def driven(n, seed, length=24):
+    """y(t) = 2 u(t) + noise, where u jumps at random: the past of y does not tell its future."""
+    rng = np.random.default_rng(seed)
+    times = [np.sort(rng.uniform(0, 12, length)) for _ in range(n)]
+    plan = [rng.choice([-1.0, 1.0], size=length) for _ in times]
+    return [np.column_stack([2 * u + 0.1 * rng.normal(size=length), u]) for u in plan], times
+
+
+@pytest.fixture(scope="module")
+def planned():
+    x, t = driven(300, seed=0)
+    options = TINY | {"steps": 250, "horizon": 4.0, "interpolation": False, "learning_rate": 5e-3}
+    return rf.RFormerForecaster(**options, known_future=["x1"]).fit(x, t)
+
+
+def cut(x, t, n, known=True):
+    """The first n points; of the others the plan, if it is known."""
+    if not known:
+        return [v[:n] for v in x], [s[:n] for s in t]
+    return [np.column_stack([np.r_[v[:n, 0], np.full(len(v) - n, np.nan)], v[:, 1]]) for v in x], t
+
+
+def test_a_known_future_is_used(planned):
+    x, t = driven(100, seed=1)
+    at = [s[16:20] for s in t]
+    true = np.stack([v[16:20, 0] for v in x])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        known = np.stack(planned.predict(*cut(x, t, 16), at=at, channels=["x0"]))[..., 0]
+        alone = planned.predict(*cut(x, t, 16, known=False), at=at, channels=["x0"])
+        lower, upper = planned.predict_interval(*cut(x, t, 16), at=at, channels=["x0"])
+    assert np.mean((known - true) ** 2) < 0.3 < 3 < np.mean((np.stack(alone)[..., 0] - true) ** 2)
+    inside = (np.stack(lower)[..., 0] <= true) & (true <= np.stack(upper)[..., 0])
+    assert inside.mean() > 0.8
+    assert planned.score(x, t) > 0.9
+
+
+def test_a_known_future_is_returned_as_given_and_linear_between(planned):
+    x = [np.array([[1.0, 1.0], [2.0, 1.0], [np.nan, -1.0], [np.nan, 1.0]])]
+    t = [np.array([0.0, 1.0, 2.0, 3.0])]
+    found = planned.predict(x, t, at=[2.0, 2.5, 3.5])[0]
+    np.testing.assert_allclose(found[:2, 1], [-1.0, 0.0])
+    assert np.isfinite(found).all()
+
+
+def test_a_forecast_does_not_see_the_future_of_other_channels(planned):
+    """Values of y after the end would move the end; the plan does not."""
+    x, t = driven(3, seed=2)
+    given, _ = cut(x, t, 16)
+    np.testing.assert_array_equal(
+        planned.predictor_.ends(rf.SeriesBatch.from_arrays(given, t)), [s[15] for s in t]
+    )
+    data = planned.predictor_._scaled(rf.SeriesBatch.from_arrays(x, t), np.zeros((3, 0)))
+    moments, _ = data.moments(np.arange(3), np.array([s[15] for s in t]), both_sides=False)
+    late = (moments.times > 0).numpy()
+    assert late.any()
+    assert np.isnan(moments.values[..., 0].numpy()[late]).all()
+    assert not np.isnan(moments.values[..., 1].numpy()[late]).any()
+
+
+def test_a_model_with_a_known_future_is_saved_and_loaded(planned, tmp_path):
+    x, t = driven(3, seed=3)
+    given = cut(x, t, 16)
+    planned.save(tmp_path / "model")
+    loaded = rf.RFormerForecaster.load(tmp_path / "model")
+    assert list(loaded.known_future) == ["x1"]
+    at = [s[15] + np.array([0.5, 1.0]) for s in t]
+    for a, b in zip(planned.predict(*given, at=at), loaded.predict(*given, at=at), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_known_future_must_name_some_channels_but_not_all():
+    x, t = two_channels()
+    with pytest.raises(InputError, match="nothing to forecast"):
+        rf.RFormerForecaster(**TINY, known_future=[0, 1]).fit(x, t)
+    with pytest.raises(InputError, match="unknown channel 'rain'"):
+        rf.RFormerForecaster(**TINY, known_future=["rain"]).fit(x, t)
+
+
+def test_groups_are_held_out_whole():
+    from roughformer.estimators.forecaster import _held_out
+
+    groups = np.repeat(["a", "b", "c", "d", "e"], 4)
+    for seed in range(5):
+        held, used = _held_out(4, 20, groups, seed)
+        assert len(held) == 4
+        assert not set(groups[held]) & set(groups[used])
+        np.testing.assert_array_equal(np.sort(np.r_[held, used]), np.arange(20))
+    assert len(_held_out(0, 20, groups, 0)[0]) == 0
+    with pytest.raises(InputError, match="two groups"):
+        _held_out(4, 20, np.zeros(20), 0)
+    with pytest.raises(InputError, match=r"shape \(20,\)"):
+        _held_out(4, 20, np.zeros(3), 0)
+
+
+def test_intervals_of_clones_hold_only_if_groups_are_held_out():
+    """Four copies of each series: without groups, those held out have been seen in training."""
+    x, t = ornstein_uhlenbeck(30, seed=5, length=20, span=10.0)
+    new, when = ornstein_uhlenbeck(300, seed=6, length=20, span=10.0)
+    clones, moments = [v for v in x for _ in range(4)], [s for s in t for _ in range(4)]
+    options = TINY | {"steps": 500, "horizon": 3.0, "learning_rate": 5e-3, "interpolation": False}
+    options |= {"d_model": 32, "dropout": 0.0}
+    past, at = [v[:10] for v in new], [s[10:][s[10:] <= s[9] + 3] for s in when]
+    before = [s[:10] for s in when]
+    true = np.concatenate([v[10 : 10 + len(a), 0] for v, a in zip(new, at, strict=True)])
+    covered = []
+    for groups in (None, np.repeat(np.arange(30), 4)):
+        model = rf.RFormerForecaster(**options).fit(clones, moments, groups=groups)
+        lower, upper = (
+            np.concatenate(z)[:, 0] for z in model.predict_interval(past, before, at=at)
+        )
+        covered.append(np.mean((lower <= true) & (true <= upper)))
+    assert covered[0] + 0.03 < covered[1]
+    assert covered[1] > 0.8
+
+
+def test_calibrate_widens_intervals_for_series_that_vary_more(small):
+    import copy
+
+    x, t = two_channels(200, seed=7)
+    rng = np.random.default_rng(0)
+    noisy = [v + rng.normal(size=v.shape) * [1.0, 10.0] for v in x]
+    model = copy.deepcopy(small)
+    at = [s[-1] + 1.0 for s in t]
+    before = model.predict_interval(noisy, t, at=np.array(at)[:, None])
+    assert model.calibrate(noisy, t) is model
+    after = model.predict_interval(noisy, t, at=np.array(at)[:, None])
+    assert np.mean(after[1] - after[0]) > 1.2 * np.mean(before[1] - before[0])
+    with pytest.raises(InputError, match="too few values"):
+        model.calibrate([v[:1] for v in noisy], [s[:1] for s in t])
+    np.testing.assert_array_equal(model.predict_interval(noisy, t, at=np.array(at)[:, None]), after)
+
+
+def test_a_backtest_forecasts_the_last_part_and_sees_none_of_it(small):
+    x, t = two_channels(12, seed=8)
+    found = small.backtest(x, t, coverage=0.8)
+    changed = [
+        np.where((s <= (s[0] + s[-1]) / 2)[:, None], v, v + 100) for v, s in zip(x, t, strict=True)
+    ]
+    other = small.backtest(changed, t, coverage=0.8)
+    np.testing.assert_array_equal(found.value, other.value)
+    np.testing.assert_array_equal(found.last, other.last)
+    np.testing.assert_allclose(found.true + 100, other.true)
+    assert (found.lower <= found.upper).all()
+    assert ((found.ahead > 0) & (found.ahead <= 8.0)).all()
+    b = found.series[0]
+    cut = found.time[0] - found.ahead[0]
+    assert cut in t[b]
+    alone = small.predict([x[b][t[b] <= cut]], [t[b][t[b] <= cut]], at=[found.time[0]])
+    assert alone[0, 0, found.channel[0]] == pytest.approx(found.value[0], abs=1e-5)
+    with pytest.raises(InputError, match="coverage"):
+        small.backtest(x, t, coverage=1.0)
+
+
+def test_plots_of_a_backtest_show_its_values_and_bands(small):
+    x, t = two_channels(30, seed=9)
+    batch = rf.SeriesBatch.from_arrays(x, t)
+    found = small.backtest(batch)
+    figure = rf.plot_forecast(batch, found, 2, channels=["x1"])
+    (axes,) = figure.axes
+    mine = (found.series == 2) & (found.channel == 1)
+    drawn = axes.lines[-2].get_ydata()
+    np.testing.assert_allclose(np.sort(drawn), np.sort(found.value[mine]))
+    assert len(axes.collections) == 1
+    left, right = rf.plot_horizon(found).axes
+    shares = right.lines[0].get_ydata()
+    assert shares.min() <= 100 * found.covered.mean() <= shares.max()
+    assert len(left.lines) == 2
+    with pytest.raises(InputError, match="at most 6 of x0, x1"):
+        rf.plot_forecast(batch, found, channels=["y"])

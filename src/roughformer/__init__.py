@@ -35,7 +35,9 @@ if TYPE_CHECKING:
     from roughformer.plots import plot_calibration as plot_calibration
     from roughformer.plots import plot_confusion as plot_confusion
     from roughformer.plots import plot_explanation as plot_explanation
+    from roughformer.plots import plot_forecast as plot_forecast
     from roughformer.plots import plot_history as plot_history
+    from roughformer.plots import plot_horizon as plot_horizon
     from roughformer.plots import plot_regression as plot_regression
     from roughformer.plots import plot_series as plot_series
     from roughformer.plots import plot_tokens as plot_tokens
@@ -55,6 +57,8 @@ if TYPE_CHECKING:
     from roughformer.signatures.library import engine_info as engine_info
     from roughformer.signatures.running import RunningSignatures as RunningSignatures
     from roughformer.signatures.spectrum import spectrum_words as spectrum_words
+    from roughformer.stream import Forecast as Forecast
+    from roughformer.stream import ForecastStream as ForecastStream
     from roughformer.stream import Stream as Stream
     from roughformer.stream import StreamBatch as StreamBatch
     from roughformer.tokens import SpectrumConfig as SpectrumConfig
@@ -75,8 +79,8 @@ _HOME = {
     "lifts": "Basepoint Clock Counts Lag Lift Time",
     "model": "RFormer RFormerConfig",
     "plots": (
-        "plot_calibration plot_confusion plot_explanation plot_history plot_regression plot_series "
-        "plot_tokens"
+        "plot_calibration plot_confusion plot_explanation plot_forecast plot_history plot_horizon "
+        "plot_regression plot_series plot_tokens"
     ),
     "path": "values_at",
     "predictor": "Predictor",
@@ -87,8 +91,8 @@ _HOME = {
     "signatures.features": "feature_count feature_names memory_estimate",
     "signatures.library": "engine_info",
     "signatures.running": "RunningSignatures",
+    "stream": "Forecast ForecastStream Stream StreamBatch",
     "signatures.spectrum": "spectrum_words",
-    "stream": "Stream StreamBatch",
     "tokens": "SpectrumConfig TokenConfig Tokenizer",
     "train": "TrainConfig",
     "windows": "Windows",

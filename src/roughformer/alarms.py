@@ -13,11 +13,19 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.stats import beta, chi2
 
 from roughformer.checks import real_number, whole_number
 from roughformer.errors import InputError
 
-__all__ = ["Alarm", "AlarmState", "Detection", "time_to_detection"]
+__all__ = [
+    "Alarm",
+    "AlarmState",
+    "Detection",
+    "GuaranteedAlarm",
+    "alarm_with_guarantee",
+    "time_to_detection",
+]
 
 Floats = npt.NDArray[np.float64]
 _SYNTAX = "'[class=NAME | target=NAME] above|below NUMBER [release NUMBER] [after NUMBER]'"
@@ -355,6 +363,223 @@ def time_to_detection(
     return Detection(np.where(np.isinf(delays), np.nan, delays), false, rate)
 
 
+@dataclass(frozen=True)
+class GuaranteedAlarm:
+    """An alarm whose rate of false alarms is bounded, and what it did on held-out recordings.
+
+    Attributes
+    ----------
+    alarm : Alarm
+        With the threshold that was chosen.
+    rate : float
+        False alarms in a unit of time that were allowed.
+    confidence : float
+        Probability with which the bounds hold.
+    bound : float
+        Upper bound on the rate of false alarms, at most ``rate``.
+    false_alarms : int
+        Number of false alarms in the recordings.
+    duration : float
+        Time that was watched in all.
+    recordings : int
+        Number of recordings.
+    recordings_bound : float
+        Upper bound on the share of recordings (as long as these) with a false alarm.
+    most_in_one : int
+        Most false alarms in one recording: much more than in the others speaks against the bound.
+    detection : Detection or None
+        Delays of the onsets, if they were given.
+    """
+
+    alarm: Alarm
+    rate: float
+    confidence: float
+    bound: float
+    false_alarms: int
+    duration: float
+    recordings: int
+    recordings_bound: float
+    most_in_one: int
+    detection: Detection | None
+
+    def __str__(self) -> str:
+        """What was found, in a few sentences."""
+        words = [
+            f"{self.alarm}: {self.false_alarms} false alarms in {self.duration:g} units of time of "
+            f"{self.recordings} recordings.",
+            f"With a confidence of {self.confidence:.0%} there are at most {self.bound:.3g} a unit "
+            f"of time ({self.rate:.3g} allowed), and at most {self.recordings_bound:.0%} of "
+            "recordings like these have one.",
+        ]
+        if self.detection is not None:
+            n = len(self.detection.delays)
+            words.append(
+                f"{n - self.detection.missed} of {n} onsets were detected, after a median of "
+                f"{self.detection.median_delay:.3g}."
+            )
+        return " ".join(words)
+
+
+def alarm_with_guarantee(
+    recordings: Sequence[tuple[Any, Any]],
+    rate: float,
+    *,
+    thresholds: Any = None,
+    above: bool = True,
+    after: float = 0.0,
+    hysteresis: float = 0.0,
+    of: Any = None,
+    onsets: Sequence[Any] | None = None,
+    horizon: float | None = None,
+    confidence: float = 0.95,
+) -> GuaranteedAlarm:
+    """Choose the most sensitive threshold whose rate of false alarms is bounded.
+
+    Thresholds are tried from the least to the most sensitive, and the last one before the first
+    whose upper bound on the rate exceeds ``rate`` is taken. As their order is fixed beforehand, the
+    bound holds for the one that is taken (fixed-sequence testing) with the probability
+    ``confidence``. It is the exact one of Poisson for a count k in a time T, χ²(confidence,
+    2k + 2) / 2T, so that it supposes that false alarms come independently of one another and that
+    recordings are like those to come. None of them may have been used to fit the model.
+
+    Parameters
+    ----------
+    recordings : sequence of (times, values)
+        What is watched in held-out recordings: times ``(n,)`` in order, and values ``(n,)`` such as
+        a probability at the ends of windows; NaN = no answer.
+    rate : float
+        False alarms in a unit of time to allow, for instance ``1 / 24`` for one in 24 hours.
+    thresholds : array-like, optional
+        Thresholds to try, chosen without a look at the recordings. By default 199 for
+        probabilities, evenly spaced in log-odds from 0.001 to 0.999.
+    above : bool, default True
+        Whether past the threshold is greater, else less.
+    after : float, default 0.0
+        How long the value must be past the threshold.
+    hysteresis : float, default 0.0
+        How far back the value must come until the alarm is cleared.
+    of : object, optional
+        Class or target that is watched, for the alarm that is returned.
+    onsets : sequence of array-like, optional
+        For each recording the times at which what is to be detected began. An alarm within
+        ``horizon`` after an onset is not false, and this time does not count as watched.
+    horizon : float, optional
+        Longest time from an onset to its alarm; needed if there are onsets.
+    confidence : float, default 0.95
+        Probability with which the bounds hold.
+
+    Returns
+    -------
+    GuaranteedAlarm
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from roughformer.alarms import alarm_with_guarantee
+    >>> rng = np.random.default_rng(0)
+    >>> hours = [(np.arange(0, 50, 0.1), rng.beta(1, 9, 500)) for _ in range(20)]
+    >>> found = alarm_with_guarantee(hours, rate=1 / 24)
+    >>> found.bound <= 1 / 24
+    True
+    """
+    real_number(rate, "rate", "a positive number", positive=True)
+    if not 0 < confidence < 1:
+        raise InputError(f"confidence must lie between 0 and 1, got {confidence!r}")
+    if real_number(hysteresis, "hysteresis", "a finite number") < 0:
+        raise InputError(f"hysteresis must not be negative, got {hysteresis!r}")
+    watched = [_watched(times, values) for times, values in recordings]
+    starts = [np.zeros(0)] * len(watched) if onsets is None else [np.asarray(x) for x in onsets]
+    if len(starts) != len(watched):
+        raise InputError(f"there are onsets for {len(starts)} of {len(watched)} recordings")
+    if onsets is not None and horizon is None:
+        raise InputError("onsets need a horizon: the longest time from an onset to its alarm")
+    reach = 1.0 if horizon is None else horizon
+    quiet = [_quiet_time(t, s, reach) for (t, _), s in zip(watched, starts, strict=True)]
+    total = float(sum(quiet))
+    least = -math.log(1 - confidence) / rate
+    if total < least:
+        raise InputError(
+            f"a rate of {rate:g} cannot be guaranteed with a confidence of {confidence:g} by "
+            f"{total:g} units of time without an event: even without any false alarm {least:.6g} "
+            "are needed; give more recordings, or allow a higher rate"
+        )
+    best: GuaranteedAlarm | None = None
+    for threshold in _in_order(thresholds, above):
+        release = None if not hysteresis else threshold - (hysteresis if above else -hysteresis)
+        alarm = Alarm(float(threshold), release, above, after, of)
+        found = [
+            time_to_detection(s, _raised(alarm, t, v), reach)
+            for (t, v), s in zip(watched, starts, strict=True)
+        ]
+        false = [f.false_alarms for f in found]
+        bound = float(chi2.ppf(confidence, 2 * sum(false) + 2)) / (2 * total)
+        if bound > rate:
+            break
+        n, hit = len(found), sum(k > 0 for k in false)
+        delays = np.concatenate([f.delays for f in found])
+        detection = Detection(delays, sum(false), sum(false) / total)
+        best = GuaranteedAlarm(
+            alarm, rate, confidence, bound, sum(false), total, n,
+            1.0 if hit == n else float(beta.ppf(confidence, hit + 1, n - hit)), max(false),
+            None if onsets is None else detection,
+        )  # fmt: skip
+    if best is None:
+        raise InputError(
+            "even the least sensitive threshold has more false alarms than the rate allows; give "
+            "thresholds that are further away, a longer 'after', or allow a higher rate"
+        )
+    return best
+
+
+def _watched(times: Any, values: Any) -> tuple[Floats, Floats]:
+    t, v = (np.asarray(x, dtype=np.float64) for x in (times, values))
+    if t.ndim != 1 or t.shape != v.shape or not len(t):
+        raise InputError(
+            f"a recording has times (n,) and values (n,), n from 1 on, got {t.shape} and {v.shape}"
+        )
+    if not np.isfinite(t).all() or (np.diff(t) < 0).any():
+        raise InputError("the times of a recording must be finite and in order")
+    return t, v
+
+
+def _quiet_time(times: Floats, onsets: Any, horizon: float) -> float:
+    """How long a recording lasts, without the time within ``horizon`` after an onset."""
+    begin, end = float(times[0]), float(times[-1])
+    lost, reached = 0.0, begin
+    for onset in np.sort(np.asarray(onsets, dtype=np.float64)):
+        a, b = max(onset, reached), min(onset + horizon, end)
+        lost += max(b - a, 0.0)
+        reached = max(reached, b)
+    return end - begin - lost
+
+
+def _in_order(thresholds: Any, above: bool) -> Floats:
+    """Thresholds from the least to the most sensitive."""
+    if thresholds is None:
+        odds = np.linspace(-math.log(999), math.log(999), 199)
+        thresholds = 1 / (1 + np.exp(-odds))
+    found = np.unique(np.asarray(thresholds, dtype=np.float64))
+    if not len(found) or not np.isfinite(found).all():
+        raise InputError("thresholds must be finite numbers, one at least")
+    return found[::-1] if above else found
+
+
+def _raised(alarm: Alarm, times: Floats, values: Floats) -> Floats:
+    """Times at which an alarm is raised in one recording, as by ``AlarmState``, without a loop."""
+    known = ~np.isnan(values)
+    times, values = times[known], values[known]
+    past, place = alarm.past(values, alarm.threshold), np.arange(len(times))
+    # Since when the value is past the threshold: the event after the last that was not.
+    begun = np.maximum.accumulate(np.where(past, -1, place)) + 1
+    since = times[np.minimum(begun, max(len(times) - 1, 0))]
+    ready = past & (times - since >= alarm.after - 1e-9 * np.maximum(np.abs(times), 1))
+    # What the last event that changed anything did; before all events the alarm is cleared.
+    change = np.where(ready, 1, np.where(alarm.back(values), -1, 0))
+    last = np.maximum.accumulate(np.where(change != 0, place, -1))
+    active = (last >= 0) & (change[last] > 0)
+    return np.asarray(times[active & ~np.r_[False, active[:-1]]])
+
+
 def _rounds(slots: npt.NDArray[np.int64]) -> list[npt.NDArray[np.int64]]:
     """Rows in groups of different slots: the first event of each slot, the second, ..."""
     if not len(slots):
@@ -362,7 +587,8 @@ def _rounds(slots: npt.NDArray[np.int64]) -> list[npt.NDArray[np.int64]]:
     order = np.argsort(slots, kind="stable")
     first = np.flatnonzero(np.diff(slots[order], prepend=slots[order][0] - 1))
     rank = np.arange(len(slots)) - np.repeat(first, np.diff(np.append(first, len(slots))))
-    return [order[rank == k] for k in range(int(rank.max()) + 1)]
+    by_rank = order[np.argsort(rank, kind="stable")]
+    return np.split(by_rank, np.cumsum(np.bincount(rank))[:-1])
 
 
 def _or_none(x: float) -> float | None:

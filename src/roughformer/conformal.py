@@ -105,6 +105,27 @@ class LevelCalibration:
         of_each = np.array([np.interp(meant, grid, row) for row in self.table])
         return np.clip(of_each[of_range], _LEAST, 1 - _LEAST)
 
+    def weights(self, levels: Array) -> Array:
+        """Make calibration a linear map of quantiles, for each range of horizons.
+
+        Parameters
+        ----------
+        levels : ndarray (k,)
+            Levels of the quantiles that a model gives, and that are meant.
+
+        Returns
+        -------
+        ndarray (n, k, k)
+            ``weights[r] @ quantiles`` are the calibrated ones at the horizons of range r.
+        """
+        n, k = len(self.table), len(levels)
+        horizon = np.append(self.edges, np.inf)  # one of each range
+        eye = np.eye(k)
+        # The value at a level is linear in the quantiles: ask for it at unit vectors.
+        asked = np.stack([self.level(level, horizon) for level in levels], axis=1)  # (n, k)
+        rows = [value_at(asked.ravel(), np.tile(e, (n * k, 1)), levels) for e in eye]
+        return np.stack(rows, axis=-1).reshape(n, k, k)
+
     def to_plain(self) -> dict[str, Any]:
         """As plain data for JSON."""
         return {

@@ -1,5 +1,7 @@
 """ForecastPredictor: trained forecasters with the calibration of their quantiles, on disk too."""
 
+import hashlib
+import json
 import os
 import warnings
 from collections.abc import Callable
@@ -28,7 +30,7 @@ from roughformer.train.forecasting import (
     draw_interpolations,
 )
 
-__all__ = ["Answers", "ForecastPredictor"]
+__all__ = ["Answers", "Backtest", "ForecastPredictor"]
 
 Array = npt.NDArray[Any]
 
@@ -59,7 +61,7 @@ class Answers(NamedTuple):
     inside : ndarray (Q,)
         Whether the time lies within the series.
     known : ndarray (Q,)
-        The value that was observed at the time, or NaN.
+        The value that was observed at the time (or, in a known future, is given for it), or NaN.
     """
 
     series: Array
@@ -70,6 +72,56 @@ class Answers(NamedTuple):
     distance: Array
     inside: Array
     known: Array
+
+
+class Backtest(NamedTuple):
+    """Forecasts of Q values that are known, flat.
+
+    Attributes
+    ----------
+    series : ndarray (Q,)
+        Number of the series.
+    channel : ndarray (Q,)
+        Number of the channel.
+    time : ndarray (Q,)
+        Time of the value.
+    ahead : ndarray (Q,)
+        How long after the end of what was given.
+    true : ndarray (Q,)
+        The value.
+    value : ndarray (Q,)
+        Its forecast.
+    last : ndarray (Q,)
+        The last value of the channel before; NaN if there was none.
+    lower, upper : ndarray (Q,)
+        Ends of its interval.
+    scale : ndarray (Q,)
+        Spread of the channel over the training series.
+    coverage : float
+        Share of the values that intervals are to cover.
+    """
+
+    series: Array
+    channel: Array
+    time: Array
+    ahead: Array
+    true: Array
+    value: Array
+    last: Array
+    lower: Array
+    upper: Array
+    scale: Array
+    coverage: float
+
+    @property
+    def covered(self) -> Array:
+        """Which values lie in their intervals ``(Q,)``."""
+        return np.asarray((self.lower <= self.true) & (self.true <= self.upper))
+
+    @property
+    def error(self) -> Array:
+        """Errors in spreads of the channels ``(Q,)``."""
+        return np.asarray((self.value - self.true) / self.scale)
 
 
 @dataclass
@@ -113,6 +165,24 @@ class ForecastPredictor:
         """Number of static covariates."""
         return self.networks[0].config.n_static
 
+    @property
+    def known_future(self) -> tuple[int, ...]:
+        """Numbers of the channels whose future is known."""
+        return self.networks[0].config.known
+
+    def ends(self, batch: SeriesBatch) -> Array:
+        """Where forecasts of each series begin ``(B,)``.
+
+        The last point, or the last one that is more than the known future of a channel.
+        """
+        last = batch.offsets[1:] - 1
+        if self.known_future:
+            others = np.delete(batch.values, self.known_future, axis=1)
+            point = np.where(~np.isnan(others).all(axis=1), np.arange(len(batch.values)), -1)
+            most = np.maximum.reduceat(point, batch.offsets[:-1]) if len(batch) else last
+            last = np.where(most >= 0, most, last)
+        return np.asarray(batch.times[last])
+
     def run(self, moments: Moments, queries: Queries) -> tuple[Array, Array]:
         """Mean ``(Q,)`` and quantiles ``(Q, 9)`` of all networks together, in scaled units."""
         with torch.no_grad():
@@ -121,7 +191,15 @@ class ForecastPredictor:
         quantiles = torch.stack([q for _, q in found]).double().mean(dim=0)
         return mean.numpy(), quantiles.numpy()
 
-    def ask(self, batch: SeriesBatch, static: Array, asked: list[Array], wanted: Array) -> Answers:
+    def ask(
+        self,
+        batch: SeriesBatch,
+        static: Array,
+        asked: list[Array],
+        wanted: Array,
+        *,
+        warn: bool = True,
+    ) -> Answers:
         """Answer for all series.
 
         Parameters
@@ -134,6 +212,8 @@ class ForecastPredictor:
             Times of each series.
         wanted : ndarray of int (n,)
             Numbers of the channels.
+        warn : bool, default True
+            Whether to warn about times beyond the horizon.
 
         Returns
         -------
@@ -143,12 +223,13 @@ class ForecastPredictor:
         series = np.repeat(np.arange(len(batch)), [len(a) for a in asked])
         time = np.concatenate([np.zeros(0), *asked])
         place = np.concatenate([np.zeros(0, int), *(np.arange(len(a)) for a in asked)])
-        end = batch.times[batch.offsets[1:] - 1][series]
+        end = self.ends(batch)[series]
         inside = time <= end
-        self._check_times(inside, time - end)
+        self._check_times(inside, time - end, warn)
         data = self._scaled(batch, static)
         n = len(wanted)
-        size = max(1, _QUERIES // max(n, 1))
+        known_future = self.known_future
+        size = max(1, _QUERIES // max(n, 1) // (8 if len(known_future) else 1))
         none = np.zeros(0)
         parts = [(np.zeros(0, int), none, np.zeros((0, len(QUANTILES))), none, none)]
         for which in _in_parts(~inside, size):
@@ -156,7 +237,10 @@ class ForecastPredictor:
             _, first, row = np.unique(series[which], return_index=True, return_inverse=True)
             moments, _ = data.moments(series[which][first], end[which][first], both_sides=False)
             found = self._answer(data, moments, end[which][first], row, time[which], wanted)
-            parts.append((np.repeat(which, n), *found, np.full(len(which) * n, np.nan)))
+            known = np.full((len(which), n), np.nan)
+            for column in np.flatnonzero(np.isin(wanted, known_future)):
+                known[:, column] = _between(batch, wanted[column], series[which], time[which])
+            parts.append((np.repeat(which, n), *found, known.ravel()))
         for which in _in_parts(inside, min(size, _ROWS)):
             # One moment for each time, with both sides.
             moments, number = data.moments(series[which], time[which], both_sides=True)
@@ -178,6 +262,51 @@ class ForecastPredictor:
         scaled = value_at(np.where(answers.inside, within, forecast), answers.quantiles, _LEVELS)
         value = self._in_units(scaled, answers.channel)
         return np.where(np.isnan(answers.known), value, answers.known)
+
+    def backtest(self, batch: SeriesBatch, static: Array, coverage: float = 0.9) -> Backtest:
+        """Forecast the last part of each series from the part before it.
+
+        The last part is as long as the horizon, or the second half of a shorter series.
+        """
+        start, end = batch.times[batch.offsets[:-1]], batch.times[batch.offsets[1:] - 1]
+        cut = np.maximum(end - self.horizon, (start + end) / 2)
+        of_point = np.repeat(np.arange(len(batch)), batch.lengths)
+        before = batch.times <= cut[of_point]
+        counts = np.bincount(of_point[before], minlength=len(batch))
+        origin = batch.times[batch.offsets[:-1] + counts - 1]
+        after = ~before & (batch.times <= origin[of_point] + self.horizon)
+        if not after.any():
+            raise InputError("forecasts can be scored on series of at least two points only")
+        known_future = list(self.known_future)
+        values, kept = np.where(before[:, None], batch.values, np.nan), before
+        if known_future:
+            kept = np.ones_like(before)
+            values[:, known_future] = batch.values[:, known_future]
+        past = SeriesBatch(
+            batch.times[kept],
+            values[kept],
+            np.r_[0, np.cumsum(np.bincount(of_point[kept], minlength=len(batch)))],
+            channels=batch.channels,
+            time_origin=batch.time_origin,
+        )
+        asked = [batch.times[after & (of_point == b)] for b in range(len(batch))]
+        answers = self.ask(past, static, asked, np.arange(batch.n_channels), warn=False)
+        first = np.cumsum([0, *(len(a) for a in asked)])
+        point = np.flatnonzero(after)[first[answers.series] + answers.place]
+        true = batch.values[point, answers.channel]
+        scored = ~np.isnan(true) & ~np.isin(answers.channel, known_future)
+        scored &= ~self.never[answers.channel]
+        lower, upper = (
+            self.quantile(answers, level) for level in ((1 - coverage) / 2, (1 + coverage) / 2)
+        )
+        last = _last(past)
+        series, channel = answers.series[scored], answers.channel[scored]
+        return Backtest(
+            series, channel, batch.times[point][scored],
+            batch.times[point][scored] - self.ends(past)[series], true[scored],
+            answers.point[scored], last[series, channel], lower[scored], upper[scored],
+            self.networks[0].spread.numpy()[channel], coverage,
+        )  # fmt: skip
 
     def calibrate(self, held: SeriesBatch, static: Array, seed: int) -> None:
         """Learn how far quantiles are off, on series that the networks were not trained on."""
@@ -244,14 +373,14 @@ class ForecastPredictor:
         value = scaled * network.spread.numpy()[channel] + network.centre.numpy()[channel]
         return np.where(self.never[channel], np.nan, value)
 
-    def _check_times(self, inside: Array, ahead: Array) -> None:
+    def _check_times(self, inside: Array, ahead: Array, warn: bool) -> None:
         if inside.any() and not self.interpolation:
             raise InputError(
                 "a time within a series was asked for, but the model was fitted for forecasts "
                 "only; fit with interpolation=True"
             )
         most = float(ahead.max(initial=0.0))
-        if most > self.horizon * (1 + 1e-6):
+        if warn and most > self.horizon * (1 + 1e-6):
             warnings.warn(
                 f"the model was trained for up to {self.horizon:.6g} ahead, and is asked for "
                 f"{most:.6g}: beyond its horizon the forecast stays as it is there, and intervals "
@@ -261,6 +390,17 @@ class ForecastPredictor:
             )
 
     # On disk
+
+    def key(self) -> str:
+        """A hash of everything that answers depend on but for the calibration."""
+        total = hashlib.sha256()
+        about = [self.networks[0].config.model_dump(mode="json"), self.channels, self.horizon]
+        total.update(json.dumps([*about, self.context, self.dated]).encode())
+        for network in self.networks:
+            for name, tensor in sorted(network.state_dict().items()):
+                total.update(name.encode())
+                total.update(np.ascontiguousarray(tensor.cpu().numpy()).tobytes())
+        return total.hexdigest()
 
     def save(self, directory: str | os.PathLike[str]) -> None:
         """Write a checkpoint; complete or not at all."""
@@ -323,6 +463,30 @@ def _in_parts(mask: Array, size: int) -> list[Array]:
     """Places of a mask, at most ``size`` at once."""
     places = np.flatnonzero(mask)
     return [places[i : i + size] for i in range(0, len(places), size)]
+
+
+def _last(batch: SeriesBatch) -> Array:
+    """Last observation of each channel of each series ``(B, C)``; NaN if there is none."""
+    found = np.full((len(batch), batch.n_channels), np.nan)
+    for b in range(len(batch)):
+        values = batch.series(b)[1]
+        seen = ~np.isnan(values)
+        place = np.where(seen, np.arange(len(values))[:, None], -1).max(axis=0)
+        found[b] = np.where(place >= 0, values[place, np.arange(batch.n_channels)], np.nan)
+    return found
+
+
+def _between(batch: SeriesBatch, channel: int, series: Array, time: Array) -> Array:
+    """Values of a channel at times ``(Q,)``, linear between observations; NaN after the last."""
+    found = np.full(len(time), np.nan)
+    for b in np.unique(series):
+        times, values = batch.series(int(b))
+        seen, mine = ~np.isnan(values[:, channel]), series == b
+        if seen.any():
+            found[mine] = np.interp(
+                time[mine], times[seen], values[seen, channel], left=np.nan, right=np.nan
+            )
+    return found
 
 
 def _distance(moments: Moments, queries: Queries) -> Array:

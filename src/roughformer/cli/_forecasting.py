@@ -18,6 +18,7 @@ __all__ = ["forecast_file"]
 
 Array = npt.NDArray[Any]
 
+_SHOWN = 4  # series that a report shows
 _STEPS = 10  # times up to the horizon, where none are asked for
 
 
@@ -32,6 +33,7 @@ def forecast_file(
     horizon: float | None,
     interval: float,
     out: Path | None,
+    report: Path | None,
     steps: int,
     seed: int,
     threads: int | None,
@@ -39,11 +41,15 @@ def forecast_file(
     """Write a row for each series, time and channel to ``out`` (None: CSV on stdout)."""
     check_ending(out)
     options.check_place(out, "--out")
+    if report is not None and report.suffix != ".html":
+        raise InputError(f"--report: a page is called ....html, got {report.name!r}")
+    options.check_place(report, "--report")
     if not 0 < interval < 1:
         raise InputError(f"--interval must lie between 0 and 1, got {interval}")
     batch = read_data(path, given).batch
     moments = _moments(batch, at)
-    if model is not None and model.exists():
+    loaded = model is not None and model.exists()
+    if model is not None and loaded:
         forecaster = RFormerForecaster.load(model).set_params(n_jobs=threads)
     else:
         series = batch if train is None else read_data(train, given).batch
@@ -57,6 +63,9 @@ def forecast_file(
         forecaster.fit(series)
         if model is not None:
             forecaster.save(model)
+    if report is not None:
+        trained_on_it = train is None and not loaded
+        _write_report(report, forecaster, batch, interval, path.name, trained_on_it)
     if moments is None:
         ahead = ahead or np.linspace(0, forecaster.horizon_, _STEPS + 1)[1:].tolist()
         times = stamps(batch, batch.times[batch.offsets[1:] - 1][:, None] + np.array(ahead))
@@ -75,6 +84,64 @@ def forecast_file(
             "upper": upper.ravel(),
         },
         out,
+    )
+
+
+def _write_report(
+    path: Path,
+    forecaster: RFormerForecaster,
+    batch: SeriesBatch,
+    coverage: float,
+    name: str,
+    trained_on_it: bool,
+) -> None:
+    """A page with forecasts of the last part of each series beside what came."""
+    from roughformer.plots import plot_forecast, plot_horizon
+    from roughformer.report import write_report
+
+    found = forecaster.backtest(batch, coverage=coverage)
+    metrics = {}
+    for c in np.unique(found.channel):
+        mine = found.channel == c
+        metrics[batch.channels[c]] = {
+            "mean absolute error": float(np.abs(found.value - found.true)[mine].mean()),
+            "of the last value": float(np.nanmean(np.abs(found.last - found.true)[mine])),
+            "root mean squared error": float(
+                np.sqrt(((found.value - found.true)[mine] ** 2).mean())
+            ),
+            f"in intervals for {coverage:.0%}": float(found.covered[mine].mean()),
+            "values": int(mine.sum()),
+        }
+    count = np.bincount(found.series, minlength=len(batch))
+    shown = np.sort(np.argsort(-count, kind="stable")[:_SHOWN])
+    figures = [("Errors and coverage against the horizon.", plot_horizon(found))]
+    figures += [
+        (
+            "A forecast of the last part from the part before it.",
+            plot_forecast(batch, found, int(i)),
+        )
+        for i in shown
+        if count[i]
+    ]
+    notes = []
+    if trained_on_it:
+        notes.append(
+            "The model was trained on these very series, so errors are smaller here than on new "
+            "ones; learn from other series with --train."
+        )
+    write_report(
+        path,
+        title=f"Forecasts of {name}",
+        facts={
+            "series": len(batch),
+            "values forecast": len(found.true),
+            "horizon": forecaster.horizon_,
+            "values in intervals": f"{found.covered.mean():.1%} ({coverage:.0%} asked)",
+        },
+        metrics=metrics,
+        figures=figures,
+        config=forecaster.get_params(),
+        notes=notes,
     )
 
 

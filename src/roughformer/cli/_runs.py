@@ -21,6 +21,7 @@ from roughformer.estimators import estimator_class
 from roughformer.estimators.base import TrainedEstimator
 
 __all__ = [
+    "is_forecaster",
     "is_restart",
     "load_model",
     "model_directory",
@@ -179,6 +180,11 @@ def model_directory(path: Path) -> Path:
             "train ... --resume"
         )
     raise CheckpointError(f"{path} holds neither a run nor a model; give the --out of a training")
+
+
+def is_forecaster(path: Path) -> bool:
+    """Whether a directory holds a forecaster."""
+    return load_checkpoint(model_directory(path)).config.get("kind") == "forecaster"
 
 
 def load_model(path: Path, threads: int | None = None, device: str = "cpu") -> Estimator:

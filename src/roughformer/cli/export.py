@@ -67,7 +67,7 @@ def export(
     """Write a model as ONE graph: raw padded samples (values, times, lengths) -> predictions.
 
     A causal model is also written as a step graph, which takes in the points of streams as they
-    come: state in, state out.
+    come: state in, state out. The graph of a forecaster also takes the times that are asked for.
 
     Before a graph is written it is run in onnxruntime (or torch) on sizes it was not traced with,
     and compared with the model; one that differs by more than 1e-5 is not written.
@@ -86,12 +86,26 @@ def export(
     _check_free([path, step_path] if step is not False else [path], force)
 
     from roughformer import __version__
+    from roughformer.cli._data import read_data
     from roughformer.cli._prediction import read_for
-    from roughformer.cli._runs import load_model
+    from roughformer.cli._runs import is_forecaster, load_model
     from roughformer.errors import InputError
-    from roughformer.export import export_model, export_step, why_no_step
+    from roughformer.export import export_forecaster, export_model, export_step, why_no_step
+    from roughformer.forecasts import ForecastPredictor
     from roughformer.threads import using_threads
 
+    if is_forecaster(run):
+        if step:
+            raise InputError("--step: a forecaster has no step graph; it takes whole series")
+        given = options.columns_of(series_id, time, channel, value, None)
+        batch = None if data is None else read_data(data, given).batch
+        with using_threads(threads):
+            done = export_forecaster(
+                ForecastPredictor.load(run), path, format=format.value, dtype=dtype.value,
+                data=batch, version=__version__,
+            )  # fmt: skip
+        _report(done)
+        return
     estimator = load_model(run, threads)
     predictor = estimator.predictor_
     reason = why_no_step(predictor)

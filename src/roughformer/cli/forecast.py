@@ -43,6 +43,13 @@ def forecast(
     out: Annotated[
         Path | None, typer.Option(help="File to write, .csv or .parquet (default: CSV on stdout).")
     ] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(
+            help="Page to write (.html): forecasts of the last part of each series of DATA beside "
+            "what came, with errors against the horizon. Meaningful with --train or a model."
+        ),
+    ] = None,
     steps: Annotated[int, typer.Option(min=1, help="Steps of training.")] = 3000,
     seed: Annotated[int, typer.Option(help="Seed of the training.")] = 0,
     series_id: options.SeriesId = None,
@@ -62,7 +69,9 @@ def forecast(
     forecast_file(
         data, given, model=model, train=train, at=options.words_of(at),
         ahead=options.numbers_of(ahead or "", "--ahead"), horizon=horizon, interval=interval,
-        out=out, steps=steps, seed=seed, threads=threads,
+        out=out, report=report, steps=steps, seed=seed, threads=threads,
     )  # fmt: skip
     if out is not None:
         options.say(f"wrote {out}")
+    if report is not None:
+        options.say(f"wrote {report}")

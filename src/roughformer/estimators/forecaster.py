@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from roughformer.errors import CheckpointError, InputError
 from roughformer.estimators.inputs import aligned, as_series, series_to_fit
 from roughformer.estimators.stored import from_plain, to_plain
-from roughformer.forecasts import Answers, ForecastPredictor
+from roughformer.forecasts import Answers, Backtest, ForecastPredictor
 from roughformer.model.forecaster import Forecaster, ForecasterConfig
 from roughformer.series import SeriesBatch
 from roughformer.series._times import to_seconds
@@ -49,6 +49,11 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
     periods : "auto" or sequence of float, default "auto"
         Periods of seasons, in the unit of the times. "auto": a day and a week for dates, none for
         numbers.
+    known_future : sequence of str or int, default ()
+        Names or numbers of channels whose future is known when forecasts are asked for, such as a
+        weather forecast or a plan. Their future values are points of the series after its end, with
+        NaN in all other channels: forecasts begin after the last point where another channel was
+        observed. Where they are not given, forecasts do without.
     interpolation : bool, default True
         Also learn to answer within series. False trains faster, and for forecasts only.
     context : int, default 512
@@ -122,6 +127,7 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
         *,
         horizon: float | None = None,
         periods: Literal["auto"] | Sequence[float] = "auto",
+        known_future: Sequence[str | int] = (),
         interpolation: bool = True,
         context: int = 512,
         steps: int = 3000,
@@ -141,6 +147,7 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
         """Keep the parameters as given, as scikit-learn wants it; see the class."""
         self.horizon = horizon
         self.periods = periods
+        self.known_future = known_future
         self.interpolation = interpolation
         self.context = context
         self.steps = steps
@@ -176,6 +183,7 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
         static: Any = None,
         layout: str | None = None,
         columns: Mapping[str, Any] | None = None,
+        groups: Any = None,
         validation_data: SeriesBatch | None = None,
     ) -> Self:
         """Learn from series.
@@ -194,6 +202,10 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
             Whether arrays are ``(B, L, C)`` or ``(B, C, L)``.
         columns : mapping, optional
             What the columns of a table mean, by the argument names of ``SeriesBatch.from_table``.
+        groups : array-like (B,), optional
+            Series of one group are held out together. Give one where series are alike, such as
+            several of one patient, or of one week at many stations: intervals calibrated on series
+            that the network has nearly seen are too narrow for new ones.
         validation_data : SeriesBatch, optional
             Series to calibrate intervals on, instead of a share of the training series.
 
@@ -207,9 +219,8 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
         if len(batch) == 0:
             raise InputError("there is nothing to learn from: no series were given")
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        order = np.random.default_rng(seed).permutation(len(batch))
         n_held = 0 if validation_data is not None else int(self.validation * len(batch))
-        held, used = order[:n_held], np.sort(order[n_held:])
+        held, used = _held_out(n_held, len(batch), aligned(groups, batch, "groups"), seed)
         with using_threads(self.n_jobs):
             predictor = self._train(batch[used], covariates[used], seed)
             if validation_data is None:
@@ -226,6 +237,51 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
             )
         predictor.facts["data"] = about
         self._adopt(predictor)
+        return self
+
+    def calibrate(
+        self,
+        X: Any,
+        times: Any = None,
+        lengths: Any = None,
+        *,
+        static: Any = None,
+        layout: str | None = None,
+        columns: Mapping[str, Any] | None = None,
+    ) -> Self:
+        """Calibrate intervals on other series than those held out by ``fit``.
+
+        For instance on recent ones, if the series have changed since the model was fitted. They
+        must not be among the training series.
+
+        Parameters
+        ----------
+        X : SeriesBatch, array, list of arrays or table
+            Series, as in ``fit``.
+        times : array-like, optional
+            Times of the samples.
+        lengths : array-like of int, optional
+            Lengths of padded series.
+        static : array-like (B, S), optional
+            Static covariates, as in ``fit``.
+        layout : {"time_first", "channels_first"}, optional
+            As in ``fit``.
+        columns : mapping, optional
+            As in ``fit``.
+
+        Returns
+        -------
+        self
+        """
+        batch, covariates = self._series(X, times, lengths, static, layout, columns)
+        before = dict(self.predictor_.calibration)
+        with using_threads(self.n_jobs):
+            self.predictor_.calibrate(batch, covariates, seed=0)
+        if self.predictor_.calibration["forecast"].n_held == 0:
+            self.predictor_.calibration = before
+            raise InputError(
+                "the series hold too few values to calibrate intervals on; give more series"
+            )
         return self
 
     def _check_parameters(self) -> None:
@@ -260,11 +316,14 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
         config = ForecasterConfig(
             n_channels=batch.n_channels,
             n_static=static.shape[1],
+            known=tuple(_numbers_of(self.known_future, batch.channels).tolist()),
             n_periods=len(periods),
             d_model=self.d_model,
             n_layers=self.n_layers,
             dropout=self.dropout,
         )
+        if len(config.known) == batch.n_channels:
+            raise InputError("known_future names all channels, so there is nothing to forecast")
         gap = _usual_gap(batch)
         scaling = {"periods": np.array(periods, dtype=np.float64)}
         scaling["scales"] = np.geomspace(gap, max(usual, horizon, 4 * gap), config.n_scales)
@@ -533,34 +592,53 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
             perfect, 0 as good as the training mean.
         """
         batch, covariates = self._series(X, times, lengths, static, layout, columns)
-        start, end = batch.times[batch.offsets[:-1]], batch.times[batch.offsets[1:] - 1]
-        cut = np.maximum(end - self.horizon_, (start + end) / 2)
-        of_point = np.repeat(np.arange(len(batch)), batch.lengths)
-        before = batch.times <= cut[of_point]
-        counts = np.bincount(of_point[before], minlength=len(batch))
-        origin = batch.times[batch.offsets[:-1] + counts - 1]
-        after = ~before & (batch.times <= origin[of_point] + self.horizon_)
-        if not after.any():
-            raise InputError("score needs series of at least two points")
-        past = SeriesBatch(
-            batch.times[before],
-            batch.values[before],
-            np.r_[0, np.cumsum(counts)],
-            channels=batch.channels,
-            time_origin=batch.time_origin,
-        )
-        asked = [batch.times[after & (of_point == b)] for b in range(len(batch))]
         with using_threads(self.n_jobs):
-            answer = self.predictor_.ask(past, covariates, asked, np.arange(batch.n_channels))
-        first = np.cumsum([0, *(len(a) for a in asked)])
-        true = batch.values[
-            np.flatnonzero(after)[first[answer.series] + answer.place], answer.channel
-        ]
-        known = ~np.isnan(true)
-        channel, centre = answer.channel[known], self.predictor_.networks[0].centre.numpy()
-        error = np.bincount(channel, (true - answer.point)[known] ** 2, batch.n_channels)
-        total = np.bincount(channel, (true[known] - centre[channel]) ** 2, batch.n_channels)
+            found = self.predictor_.backtest(batch, covariates)
+        centre = self.predictor_.networks[0].centre.numpy()[found.channel]
+        error = np.bincount(found.channel, (found.true - found.value) ** 2, batch.n_channels)
+        total = np.bincount(found.channel, (found.true - centre) ** 2, batch.n_channels)
         return float(np.mean(1 - error[total > 0] / total[total > 0])) if total.any() else 0.0
+
+    def backtest(
+        self,
+        X: Any,
+        times: Any = None,
+        lengths: Any = None,
+        *,
+        coverage: float = 0.9,
+        static: Any = None,
+        layout: str | None = None,
+        columns: Mapping[str, Any] | None = None,
+    ) -> Backtest:
+        """Forecast the last part of each series from the part before it, as ``score`` does.
+
+        Parameters
+        ----------
+        X : SeriesBatch, array, list of arrays or table
+            Series, as in ``fit``; not those of the training, of course.
+        times : array-like, optional
+            Times of the samples.
+        lengths : array-like of int, optional
+            Lengths of padded series.
+        coverage : float, default 0.9
+            Of the intervals.
+        static : array-like (B, S), optional
+            Static covariates, as in ``fit``.
+        layout : {"time_first", "channels_first"}, optional
+            As in ``fit``.
+        columns : mapping, optional
+            As in ``fit``.
+
+        Returns
+        -------
+        Backtest
+            What was forecast beside what came, for ``plot_forecast`` and ``plot_horizon``.
+        """
+        if not 0 < coverage < 1:
+            raise InputError(f"coverage must lie between 0 and 1, got {coverage!r}")
+        batch, covariates = self._series(X, times, lengths, static, layout, columns)
+        with using_threads(self.n_jobs):
+            return self.predictor_.backtest(batch, covariates, coverage)
 
     def _series(
         self, x: Any, times: Any, lengths: Any, static: Any, layout: Any, columns: Any
@@ -588,19 +666,7 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
         """Numbers of the channels that are asked for."""
         if channels is None:
             return np.arange(len(self.channels_))
-        if isinstance(channels, str | int):
-            channels = [channels]
-        found = []
-        for name in channels:
-            if isinstance(name, str) and name in self.channels_:
-                found.append(self.channels_.index(name))
-            elif not isinstance(name, str) and 0 <= int(name) < len(self.channels_):
-                found.append(int(name))
-            else:
-                raise InputError(
-                    f"unknown channel {name!r}; the model knows {', '.join(self.channels_)}"
-                )
-        return np.array(found, dtype=np.int64)
+        return _numbers_of(channels, self.channels_)
 
     # On disk
 
@@ -642,6 +708,38 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
         model._adopt(predictor)
         model.history_ = []
         return model
+
+
+def _numbers_of(channels: str | int | Sequence[str | int], names: tuple[str, ...]) -> Array:
+    """Numbers of channels that are named, or numbered."""
+    found = []
+    for name in [channels] if isinstance(channels, str | int) else channels:
+        if isinstance(name, str) and name in names:
+            found.append(names.index(name))
+        elif not isinstance(name, str) and 0 <= int(name) < len(names):
+            found.append(int(name))
+        else:
+            raise InputError(f"unknown channel {name!r}; the model knows {', '.join(names)}")
+    return np.array(found, dtype=np.int64)
+
+
+def _held_out(n_held: int, n: int, groups: Any, seed: int) -> tuple[Array, Array]:
+    """Numbers of the series that are held out, and of the others; groups stay together."""
+    rng = np.random.default_rng(seed)
+    if groups is None:
+        order = rng.permutation(n)
+        return order[:n_held], np.sort(order[n_held:])
+    labels = np.asarray(groups)
+    if labels.shape != (n,):
+        raise InputError(f"groups must have shape ({n},), got {labels.shape}")
+    _, group, size = np.unique(labels, return_inverse=True, return_counts=True)
+    if n_held and len(size) < 2:
+        raise InputError("groups must hold at least two groups, so that one can be held out")
+    order = rng.permutation(len(size))
+    # At least one group is held out, and at least one is not.
+    count = int(np.clip((np.cumsum(size[order]) <= n_held).sum(), 1, len(size) - 1))
+    held = np.isin(group, order[: count if n_held else 0])
+    return np.flatnonzero(held), np.flatnonzero(~held)
 
 
 def _static_of(batch: SeriesBatch, static: Any) -> Array:

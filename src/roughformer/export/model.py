@@ -15,7 +15,14 @@ from roughformer.checks import whole_number
 from roughformer.errors import InputError
 from roughformer.export.about import about_graph
 from roughformer.export.checking import TOLERANCE, differences, inputs_of
-from roughformer.export.formats import Arrays, Format, check_packages, open_graph, serialized
+from roughformer.export.formats import (
+    Arrays,
+    Exportable,
+    Format,
+    check_packages,
+    open_graph,
+    serialized,
+)
 from roughformer.export.graph import Graph
 from roughformer.export.made_up import made_up_series
 from roughformer.export.step import MAX_WINDOWS, StepGraph
@@ -23,7 +30,7 @@ from roughformer.export.stepping import step_differences, step_inputs
 from roughformer.predictor import Predictor
 from roughformer.series import SeriesBatch
 
-__all__ = ["Exported", "export_model", "export_step"]
+__all__ = ["Exported", "checked", "export_model", "export_step", "written"]
 
 Dtype = Literal["float32", "float64"]
 # (series, longest, places of padding more) of made-up batches; none has the sizes of the example.
@@ -102,7 +109,7 @@ def export_model(
     InputError
         If the file differs from the model by more than 1e-5; nothing is written.
     """
-    kind = _checked(format, dtype)
+    kind = checked(format, dtype)
     graph = Graph(predictor)
     example = inputs_of(graph, made_up_series(predictor, *_EXAMPLE, seed=0), kind)
 
@@ -110,7 +117,8 @@ def export_model(
         return differences(predictor, graph, run, batch, kind, extra)
 
     about = about_graph(predictor, graph, example, version)
-    return _written(predictor, graph, example, about, Path(path), format, data, gaps)
+    tried = _to_try(predictor, data)
+    return written(graph, example, about, Path(path), format, tried, gaps)
 
 
 def export_step(
@@ -155,7 +163,7 @@ def export_step(
         If the model cannot be run as a stream, or if the file differs from it by more than 1e-5;
         nothing is written.
     """
-    kind = _checked(format, dtype)
+    kind = checked(format, dtype)
     graph = StepGraph(predictor, whole_number(max_windows, "max_windows", 1))
     batch = made_up_series(predictor, *_EXAMPLE, seed=0)
     begin, state = np.zeros(len(batch), dtype=np.int64), np.zeros((len(batch), graph.state_size))
@@ -167,10 +175,11 @@ def export_step(
     about = about_graph(predictor, graph, example, version)
     about["windows"] = predictor.encoder.config.windows
     about["max_windows"] = graph.max_windows
-    return _written(predictor, graph, example, about, Path(path), format, data, gaps)
+    tried = _to_try(predictor, data)
+    return written(graph, example, about, Path(path), format, tried, gaps)
 
 
-def _checked(format: str, dtype: str) -> np.dtype[Any]:
+def checked(format: str, dtype: str) -> np.dtype[Any]:
     """The type of the values, once it is clear that the file can be made."""
     if format not in ("onnx", "torch"):
         raise InputError(f"format must be 'onnx' or 'torch', got {format!r}")
@@ -181,27 +190,29 @@ def _checked(format: str, dtype: str) -> np.dtype[Any]:
     return np.dtype(dtype)
 
 
-def _written(
-    predictor: Predictor,
-    graph: Graph | StepGraph,
+def _to_try(predictor: Predictor, data: SeriesBatch | None) -> list[tuple[SeriesBatch, int]]:
+    """Series to hold a graph against, and places of padding more."""
+    if data is not None:
+        return [(data[i : i + _AT_ONCE], i % 3) for i in range(0, len(data), _AT_ONCE)]
+    return [
+        (made_up_series(predictor, n, longest, seed), extra)
+        for seed, (n, longest, extra) in enumerate(_SIZES, start=1)
+    ]
+
+
+def written(
+    graph: Exportable,
     example: Arrays,
     about: dict[str, Any],
     path: Path,
     format: Format,
-    data: SeriesBatch | None,
+    tried: list[tuple[SeriesBatch, int]],
     gaps: Callable[[Callable[[Arrays], Arrays], SeriesBatch, int], dict[str, float]],
 ) -> Exported:
     """The file, once it has been run: ``gaps(run, batch, extra)`` are its differences."""
     tensors = {name: torch.from_numpy(x) for name, x in example.items()}
     file = serialized(graph, tensors, format, about)
     run = open_graph(file, format, graph.outputs)
-    if data is None:
-        tried = [
-            (made_up_series(predictor, n, longest, seed), extra)
-            for seed, (n, longest, extra) in enumerate(_SIZES, start=1)
-        ]
-    else:
-        tried = [(data[i : i + _AT_ONCE], i % 3) for i in range(0, len(data), _AT_ONCE)]
     worst: dict[str, float] = {}
     for batch, extra in tried:
         for name, gap in gaps(run, batch, extra).items():

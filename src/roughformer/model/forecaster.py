@@ -37,6 +37,7 @@ class ForecasterConfig(Group):
 
     n_channels: int = Field(ge=1, description="Number of channels.")
     n_static: int = Field(0, ge=0, description="Number of static covariates.")
+    known: tuple[int, ...] = Field((), description="Channels whose future is known.")
     n_scales: int = Field(5, ge=1, description="Number of time scales of a memory.")
     n_periods: int = Field(0, ge=0, description="Number of periods, for seasons.")
     n_recent: int = Field(16, ge=2, description="Nearest observations that a query weighs.")
@@ -49,6 +50,10 @@ class ForecasterConfig(Group):
     def _fits(self) -> Self:
         if self.d_model % self.n_heads:
             raise ValueError(f"d_model must be a multiple of {self.n_heads}, got {self.d_model}")
+        if len(set(self.known)) < len(self.known) or not all(
+            0 <= c < self.n_channels for c in self.known
+        ):
+            raise ValueError(f"known must hold different channels, got {self.known}")
         return self
 
 
@@ -66,7 +71,8 @@ class Moments(NamedTuple):
     static : Tensor (R, S)
         Scaled static covariates; NaN = unknown.
     both_sides : bool
-        Whether points after the moment count; those at the moment count as past.
+        Whether points after the moment count for all channels; else they count for channels whose
+        future is known, and have NaN in the others. Points at the moment count as past.
     """
 
     values: Tensor
@@ -94,12 +100,20 @@ class Queries(NamedTuple):
         Time after the moment, at least 0.
     phase : Tensor (Q, P)
         Time of day, of week, ...: absolute time in periods, modulo 1.
+    even : bool, default False
+        Whether all moments have the same number of queries, which a graph can rely on.
     """
 
     row: Tensor
     channel: Tensor
     ahead: Tensor
     phase: Tensor
+    even: bool = False
+
+    def to(self, device: torch.device) -> "Queries":
+        """Move to a device."""
+        moved = {name: getattr(self, name).to(device) for name in self._fields[:4]}
+        return self._replace(**moved)
 
 
 class Forecaster(nn.Module):
@@ -156,6 +170,8 @@ class Forecaster(nn.Module):
         self.norm_head = nn.LayerNorm(d)
         self.prior = nn.Parameter(torch.zeros(c.n_channels, self.n_levels))
         self.log_unit = nn.Parameter(torch.zeros(c.n_channels, 2))
+        if c.known:
+            self.ahead = nn.Sequential(nn.Linear(4 * len(c.known), d), nn.GELU(), nn.Linear(d, d))
 
     def fit_scaling(self, **found: npt.ArrayLike) -> None:
         """Set time scales, periods, and what is known of the channels and covariates."""
@@ -176,7 +192,8 @@ class Forecaster(nn.Module):
             after = torch.where(moments.times > 0, moments.times, -1.0)
             future = remember(moments.values, after, scales, n_recent)
         tokens = self._tokens(past, future, moments, scales)
-        return self._answer(tokens, past, future, queries, scales)
+        given = self.ahead(self._given(moments, queries)) if self.config.known else None
+        return self._answer(tokens, past, future, queries, scales, given)
 
     def _tokens(
         self, past: Memory, future: Memory | None, moments: Moments, scales: Tensor
@@ -204,8 +221,9 @@ class Forecaster(nn.Module):
         future: Memory | None,
         queries: Queries,
         scales: Tensor,
+        given: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
-        row, channel, ahead, phase = queries
+        row, channel, ahead, phase, even = queries
         at = (row, channel)
         decay = torch.exp(-ahead.unsqueeze(1) / scales)  # (Q, K)
         q = tokens[at] + tokens[row, -1] + self.asked[channel]
@@ -222,12 +240,14 @@ class Forecaster(nn.Module):
                 dim=1,
             )
         )
+        if given is not None:
+            q = q + given
         near, there = self._near(q, past, future, queries, scales)
         last = past.levels[at][:, :1]
         if future is not None:
             last = torch.where(past.seen[at].unsqueeze(1), last, future.levels[at][:, :1])
         q = q + self.from_near(torch.cat([(near - last).asinh(), near.asinh()], 1) * there)
-        q = q + self.drop(self.out(self._attend(q, tokens, row)))
+        q = q + self.drop(self.out(self._attend(q, tokens, row, even)))
         q = q + self.drop(self.mlp(q))
         levels, known, spread = self._levels(near, there, past, future, at)
         head = self.head(self.norm_head(q))
@@ -245,6 +265,39 @@ class Forecaster(nn.Module):
         below = gaps[:, :_MIDDLE].flip(1).cumsum(dim=1).flip(1)
         middle = middle.unsqueeze(1)
         return mean, torch.cat([middle - below, middle, middle + above], dim=1)
+
+    def _given(self, moments: Moments, queries: Queries) -> Tensor:
+        """What channels with a known future say at the queries ``(Q, 4 n)``.
+
+        For each of them the value at the time asked for (linear between its observations), its
+        change since the moment, its mean over the observations between, and whether there is one
+        at that time or later.
+        """
+        x = moments.values[..., list(self.config.known)][queries.row]  # (Q, L, n)
+        seen, time = ~x.isnan(), moments.times[queries.row].unsqueeze(-1)
+        asked = queries.ahead.view(-1, 1, 1)
+        x = torch.where(seen, x, 0.0)
+
+        def nearest(side: Tensor) -> tuple[Tensor, Tensor]:
+            """Distance and value of the observation of a side that is nearest to ``asked``."""
+            apart = torch.where(seen & side, (time - asked).abs(), torch.inf)
+            distance, place = apart.min(dim=1)
+            return distance, x.gather(1, place.unsqueeze(1)).squeeze(1)
+
+        left, before = nearest(time <= asked)
+        right, after = nearest(time > asked)
+        here = left == 0
+        both = left.isfinite() & right.isfinite()
+        share = torch.where(both, left / torch.where(both, left + right, 1.0), 0.0)
+        value = torch.where(left.isfinite(), before + share * (after - before), after)
+        past = torch.where(seen & (time <= 0), time, -torch.inf)
+        last = x.gather(1, past.argmax(dim=1, keepdim=True)).squeeze(1)
+        change = torch.where(past.amax(dim=1).isfinite(), value - last, 0.0)
+        between = seen & (time > 0) & (time <= asked)
+        mean = torch.where(between, x, 0.0).sum(dim=1) / between.sum(dim=1).clamp(min=1)
+        told = here | right.isfinite()
+        found = torch.stack([value.asinh(), change.asinh(), mean.asinh(), told.to(x)], dim=-1)
+        return torch.where(told.unsqueeze(-1), found, 0.0).flatten(1)
 
     def _near(
         self,
@@ -277,21 +330,26 @@ class Forecaster(nn.Module):
         near = (score.softmax(dim=1) * value.unsqueeze(-1)).sum(dim=1)
         return near, known.any(dim=1, keepdim=True)
 
-    def _attend(self, q: Tensor, tokens: Tensor, row: Tensor) -> Tensor:
+    def _attend(self, q: Tensor, tokens: Tensor, row: Tensor, even: bool) -> Tensor:
         """Queries ``(Q, d)`` attend to the tokens of their moments ``(R, C + 1, d)``."""
         (n, length, d), heads = tokens.shape, self.config.n_heads
-        count = torch.bincount(row, minlength=n)
-        place = torch.arange(len(row), device=row.device) - (count.cumsum(0) - count)[row]
-        most = int(count.max()) if len(row) else 0
-        padded = q.new_zeros(n, most, d).index_put((row, place), self.to_q(self.norm_query(q)))
-        padded = padded.view(n, most, heads, d // heads).transpose(1, 2)
+        padded, place = self.to_q(self.norm_query(q)), row
+        if even:
+            padded = padded.view(n, -1, heads, d // heads)
+        else:
+            count = torch.bincount(row, minlength=n)
+            place = torch.arange(len(row), device=row.device) - (count.cumsum(0) - count)[row]
+            most = int(count.max()) if len(row) else 0
+            padded = q.new_zeros(n, most, d).index_put((row, place), padded)
+            padded = padded.view(n, most, heads, d // heads)
         k, v = (
             self.to_kv(self.norm_tokens(tokens))
             .view(n, length, 2, heads, d // heads)
             .permute(2, 0, 3, 1, 4)
         )
-        mixed = F.scaled_dot_product_attention(padded, k, v)
-        return mixed.transpose(1, 2).flatten(-2)[row, place]
+        mixed = F.scaled_dot_product_attention(padded.transpose(1, 2), k, v)
+        mixed = mixed.transpose(1, 2).flatten(-2)
+        return mixed.flatten(0, 1) if even else mixed[row, place]
 
     def _levels(
         self,

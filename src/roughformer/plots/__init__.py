@@ -7,6 +7,7 @@ is needed and nothing has to be closed; ``path=`` also saves it (PNG, SVG, PDF b
 from roughformer.plots._evaluation import plot_calibration, plot_confusion, plot_regression
 from roughformer.plots._explanation import plot_explanation
 from roughformer.plots._figure import BLUE, GREY, ORANGE, new_figure, styled, tidy
+from roughformer.plots._forecast import plot_forecast, plot_horizon
 from roughformer.plots._series import plot_series
 from roughformer.plots._tokens import plot_tokens
 from roughformer.plots._training import plot_history
@@ -19,7 +20,9 @@ __all__ = [
     "plot_calibration",
     "plot_confusion",
     "plot_explanation",
+    "plot_forecast",
     "plot_history",
+    "plot_horizon",
     "plot_regression",
     "plot_series",
     "plot_tokens",

@@ -27,6 +27,7 @@ _HUBER = 5.0  # standard deviations beyond which errors of the mean count linear
 _ROWS = 2  # moments of a series in one step of interpolation
 _MOST_HIDDEN = 0.8  # largest share of observations hidden in a step of interpolation
 _AVERAGED = 0.998  # decay of the running mean of the weights
+_GIVEN = 0.8  # share of forecasts in training that see the future of channels that have a known one
 _BALANCE = 0.5  # power of a channel's rarity that its targets are weighted by
 
 
@@ -47,6 +48,8 @@ class ScaledSeries(NamedTuple):
         What to add to times to get absolute ones, for the periods.
     context : int
         Number of points on each side of a moment that are looked at.
+    known : ndarray of bool (C,)
+        Channels whose future is known.
     """
 
     values: Array
@@ -55,6 +58,7 @@ class ScaledSeries(NamedTuple):
     static: Array
     epoch: float
     context: int
+    known: Array
 
     @classmethod
     def of(
@@ -70,12 +74,13 @@ class ScaledSeries(NamedTuple):
             np.clip(scaled, -4, 4).astype(np.float32),
             _epoch(batch),
             context,
+            np.isin(np.arange(batch.n_channels), model.config.known),
         )
 
     def moments(self, series: Array, at: Array, *, both_sides: bool) -> tuple[Moments, Array]:
         """Series around the times ``at (R,)``, and the numbers of their points (R, L), -1 = none.
 
-        Points after a moment are left out unless both sides are asked for.
+        Unless both sides are asked for, only channels with a known future have values after it.
         """
         begin, end = self.offsets[series], self.offsets[series + 1]
         place = np.array(
@@ -86,12 +91,16 @@ class ScaledSeries(NamedTuple):
             dtype=np.int64,
         )
         first = np.maximum(begin, place - self.context)
-        last = np.minimum(end, place + self.context) if both_sides else place
+        ahead = both_sides or self.known.any()
+        last = np.minimum(end, place + self.context) if ahead else place
         number = first[:, None] + np.arange(max(int((last - first).max(initial=0)), 1))
         inside = number < last[:, None]
         number = np.where(inside, number, -1)
         times = np.where(inside, self.times[number] - at[:, None], np.nan)
-        values = np.where(inside[..., None], self.values[number], np.float32(np.nan))
+        inside = inside[..., None]
+        if not both_sides:
+            inside = inside & (self.known | (number < place[:, None])[..., None])
+        values = np.where(inside, self.values[number], np.float32(np.nan))
         return (
             Moments(
                 torch.from_numpy(values),
@@ -133,13 +142,24 @@ def draw_forecasts(
     periods: Array,
     rng: np.random.Generator,
     per_channel: int = _PER_CHANNEL,
+    given: float = 1.0,
 ) -> Drawn:
-    """Draw an origin in each series, and observations up to ``horizon`` after it."""
+    """Draw an origin in each series, and observations up to ``horizon`` after it.
+
+    ``given``: share of the series whose known future is given. Channels that have one are asked for
+    in the other series only.
+    """
     begin, end = data.offsets[series], data.offsets[series + 1]
     # Any point but the last may be the origin; a series of one point has nothing to forecast.
     origin = begin + np.floor(rng.random(len(series)) * np.maximum(end - begin - 1, 1)).astype(int)
     at = data.times[origin]
     moments, _ = data.moments(series, at, both_sides=False)
+    asked = np.ones((len(series), 1, data.values.shape[1]), dtype=bool)
+    if data.known.any():
+        told = rng.random(len(series)) < given
+        hidden = torch.from_numpy(~told)[:, None, None] & (moments.times > 0).unsqueeze(-1)
+        moments = moments._replace(values=moments.values.masked_fill(hidden, torch.nan))
+        asked = ~(told[:, None, None] & data.known)
     stop = np.array(
         [
             o + np.searchsorted(data.times[o:e], t + horizon, side="right")
@@ -150,7 +170,7 @@ def draw_forecasts(
     number = origin[:, None] + 1 + np.arange(max(int((stop - origin).max(initial=1)) - 1, 0))
     inside = number < stop[:, None]
     number = np.where(inside, number, 0)
-    row, column, channel = np.nonzero(inside[..., None] & ~np.isnan(data.values[number]))
+    row, column, channel = np.nonzero(inside[..., None] & asked & ~np.isnan(data.values[number]))
     keep = _at_most(per_channel, row * data.values.shape[1] + channel, rng)
     row, column, channel = row[keep], column[keep], channel[keep]
     point = number[row, column]
@@ -213,7 +233,7 @@ def train_forecaster(
         while len(order) < min(batch_size, n):
             order = np.concatenate([order, rng.permutation(n)])
         series, order = order[:batch_size], order[batch_size:]
-        drawn = [draw_forecasts(data, series, horizon, periods, rng)]
+        drawn = [draw_forecasts(data, series, horizon, periods, rng, given=_GIVEN)]
         if interpolation and step % 2:
             drawn.append(draw_interpolations(data, np.repeat(series, _ROWS), periods, rng))
         losses = [_loss(model, d, weight, device) for d in drawn if len(d.target)]
@@ -255,7 +275,7 @@ def _epoch(batch: SeriesBatch) -> float:
 def _loss(model: Forecaster, drawn: Drawn, weight: Tensor, device: torch.device) -> Tensor:
     """Huber's loss of the mean and pinball losses of the quantiles, by channel."""
     moments = drawn.moments.to(device)
-    queries = Queries(*(x.to(device) for x in drawn.queries))
+    queries = drawn.queries.to(device)
     target = drawn.target.to(device)
     mean, quantiles = model(moments, queries)
     level = torch.tensor(QUANTILES, device=device)

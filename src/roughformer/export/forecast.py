@@ -1,0 +1,311 @@
+"""Exporting a forecaster: raw padded series and the times asked for -> calibrated forecasts."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from roughformer.errors import InputError
+from roughformer.export.formats import Arrays, Format
+from roughformer.export.model import Dtype, Exported, checked, written
+from roughformer.forecasts import ForecastPredictor
+from roughformer.model.forecaster import QUANTILES, Moments, Queries
+from roughformer.series import SeriesBatch
+
+__all__ = ["ForecastGraph", "export_forecaster"]
+
+# (series, longest, places of padding more, times asked for); none has the sizes of the example.
+_SIZES = ((1, 37, 0, 3), (3, 64, 3, 1), (3, 5, 0, 7), (2, 1, 1, 2))
+_EXAMPLE = (2, 11, 0, 4)
+_AT_ONCE = 8  # of the series of a user
+
+
+class ForecastGraph(nn.Module):
+    """A forecaster from raw samples to calibrated forecasts, for any sizes.
+
+    ``values (B, L, C)`` with NaN = not observed, ``times (B, L)``, ``lengths (B,)``, ``at (B, M)``
+    and, if the model has covariates, ``static (B, S)`` -> ``value (B, M, C)`` and
+    ``quantiles (B, M, C, 9)``. Times at or before the end of a series have NaN, and so have
+    channels whose future is known. Times of a model of dates are seconds since 1970.
+    """
+
+    centre: Tensor
+    spread: Tensor
+    never: Tensor
+    edges: Tensor
+    weights: Tensor
+    periods: Tensor
+    static_centre: Tensor
+    static_spread: Tensor
+
+    def __init__(self, predictor: ForecastPredictor) -> None:
+        """Take the networks and the calibration of a fitted forecaster."""
+        super().__init__()
+        self.networks = nn.ModuleList(predictor.networks).eval()
+        self.horizon, self.context = predictor.horizon, predictor.context
+        self.config = predictor.networks[0].config
+        calibration = predictor.calibration["forecast"]
+        never = predictor.never | np.isin(np.arange(self.config.n_channels), self.config.known)
+        levels = np.array(QUANTILES)
+        scaling = ("centre", "spread", "periods", "static_centre", "static_spread")
+        for name, value in (
+            *((name, getattr(predictor.networks[0], name).numpy()) for name in scaling),
+            ("never", never),
+            ("edges", calibration.edges),
+            ("weights", calibration.weights(levels)),
+        ):
+            self.register_buffer(name, torch.tensor(value))
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of the arguments of ``forward``."""
+        static = ("static",) if self.config.n_static else ()
+        return ("values", "times", "lengths", "at", *static)
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Names of what it returns."""
+        return ("value", "quantiles")
+
+    @property
+    def dynamic(self) -> dict[str, dict[int, str]]:
+        """Axes that may have any size."""
+        axes = {
+            "values": {0: "series", 1: "points"},
+            "times": {0: "series", 1: "points"},
+            "lengths": {0: "series"},
+            "at": {0: "series", 1: "queries"},
+            "static": {0: "series"},
+        }
+        return {name: axes[name] for name in self.inputs}
+
+    def forward(
+        self,
+        values: Tensor,
+        times: Tensor,
+        lengths: Tensor,
+        at: Tensor,
+        static: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """See the class."""
+        moments, end = self._moments(values, times, lengths, static)
+        n, m, c = values.shape[0], at.shape[1], self.config.n_channels
+        ahead = at - end
+        phase = torch.remainder(at.unsqueeze(-1) / self.periods, 1.0).float()  # (B, M, P)
+        queries = Queries(
+            torch.arange(n).view(n, 1, 1).expand(n, m, c).reshape(-1),
+            torch.arange(c).view(1, 1, c).expand(n, m, c).reshape(-1),
+            ahead.float().clamp(0.0, self.horizon).unsqueeze(-1).expand(n, m, c).reshape(-1),
+            phase.unsqueeze(2).expand(n, m, c, phase.shape[2]).reshape(n * m * c, phase.shape[2]),
+            even=True,
+        )
+        found = [network(moments, queries) for network in self.networks]
+        mean = torch.stack([a for a, _ in found]).double().mean(dim=0)
+        quantiles = torch.stack([q for _, q in found]).double().mean(dim=0)
+        point = (mean + quantiles[:, QUANTILES.index(0.5)]) / 2
+        of_range = (self.edges < queries.ahead.double().unsqueeze(-1)).sum(dim=-1)
+        quantiles = (self.weights[of_range] @ quantiles.unsqueeze(-1)).squeeze(-1)
+        spread, centre = self.spread[queries.channel], self.centre[queries.channel]
+        nothing = self.never | (ahead <= 0).unsqueeze(-1)  # (B, M, C)
+        point = (point * spread + centre).view(n, m, c)
+        quantiles = (quantiles * spread.unsqueeze(-1) + centre.unsqueeze(-1)).view(n, m, c, -1)
+        return (
+            torch.where(nothing, torch.nan, point),
+            torch.where(nothing.unsqueeze(-1), torch.nan, quantiles),
+        )
+
+    def _moments(
+        self, values: Tensor, times: Tensor, lengths: Tensor, static: Tensor | None
+    ) -> tuple[Moments, Tensor]:
+        """What is known at the end of each series, and the times of the ends ``(B, 1)``."""
+        # So that there are as many points as a memory keeps, whatever comes in.
+        more = self.config.n_recent
+        values = nn.functional.pad(values.double(), (0, 0, 0, more), value=torch.nan)
+        times = nn.functional.pad(times, (0, more))
+        place = torch.arange(values.shape[1])
+        last = lengths.unsqueeze(-1) - 1
+        inside = place <= last  # (B, L)
+        if self.config.known:
+            known = torch.zeros(self.config.n_channels, dtype=torch.bool)
+            known[list(self.config.known)] = True
+            others = inside & (~values.isnan() & ~known).any(dim=-1)
+            most = torch.where(others, place, -1).amax(dim=1, keepdim=True)
+            last = torch.where(most >= 0, most, last)
+            future = (place > last) & (place <= last + self.context)
+            seen = (place <= last).unsqueeze(-1) | (future.unsqueeze(-1) & known)
+        else:
+            seen = (place <= last).unsqueeze(-1)
+        recent = (inside & (place > last - self.context)).unsqueeze(-1)
+        end, begin = times.gather(1, last), times[:, :1]
+        scaled = ((values - self.centre) / self.spread).float()
+        covariates = values.new_zeros(values.shape[0], 0).float()
+        if static is not None:
+            covariates = (static.double() - self.static_centre) / self.static_spread
+            covariates = covariates.clamp(-4.0, 4.0).float()
+        return (
+            Moments(
+                torch.where(seen & recent, scaled, torch.nan),
+                torch.where(recent.squeeze(-1), (times - end).float(), torch.nan),
+                (end - begin).squeeze(1).float(),
+                covariates,
+                False,
+            ),
+            end,
+        )
+
+
+def export_forecaster(
+    predictor: ForecastPredictor,
+    path: str | os.PathLike[str],
+    *,
+    format: Format = "onnx",
+    dtype: Dtype = "float64",
+    data: SeriesBatch | None = None,
+    version: str = "",
+) -> Exported:
+    """Write a forecaster as one graph, with the times asked for as an input.
+
+    The file is run before it is written, on ``data`` or on made-up series of sizes that it was not
+    traced with.
+
+    Parameters
+    ----------
+    predictor : ForecastPredictor
+        The fitted forecaster.
+    path : path
+        The file to write; ``NAME.json`` beside it describes the inputs and outputs.
+    format : {"onnx", "torch"}, default "onnx"
+        Format of the file.
+    dtype : {"float32", "float64"}, default "float64"
+        Of the input ``values``.
+    data : SeriesBatch, optional
+        Series to check the file on; made-up ones if not given.
+    version : str, default ""
+        Version of roughformer, for ``NAME.json``.
+
+    Returns
+    -------
+    Exported
+
+    Raises
+    ------
+    InputError
+        If the file differs from the model by more than 1e-5 of a channel's spread; nothing is
+        written.
+    """
+    kind = checked(format, dtype)
+    graph = ForecastGraph(predictor)
+
+    def gaps(run: Callable[[Arrays], Arrays], batch: SeriesBatch, extra: int) -> dict[str, float]:
+        return _differences(predictor, graph, run, batch, kind, extra)
+
+    example = _inputs(graph, _made_up(predictor, *_EXAMPLE[:2], seed=0), kind, 0, _EXAMPLE[3])
+    config = predictor.networks[0].config
+    about = {
+        "made_by": f"roughformer {version}".strip(),
+        "task": "forecast",
+        "channels": list(predictor.channels),
+        "known_future": [predictor.channels[c] for c in config.known],
+        "n_static": config.n_static,
+        "horizon": predictor.horizon,
+        "times": "seconds since 1970" if predictor.dated else "numbers, as in training",
+        "quantiles": list(QUANTILES),
+        "inputs": {
+            name: {
+                "type": str(x.dtype),
+                "shape": [graph.dynamic[name].get(axis, size) for axis, size in enumerate(x.shape)],
+            }
+            for name, x in example.items()
+        },
+        "outputs": list(graph.outputs),
+    }
+    if data is None:
+        tried = [
+            (_made_up(predictor, n, longest, seed), extra)
+            for seed, (n, longest, extra, _) in enumerate(_SIZES, start=1)
+        ]
+    else:
+        tried = [(data[i : i + _AT_ONCE], i % 3) for i in range(0, len(data), _AT_ONCE)]
+    return written(graph, example, about, Path(path), format, tried, gaps)
+
+
+def _made_up(predictor: ForecastPredictor, n: int, longest: int, seed: int) -> SeriesBatch:
+    """Ragged series of the size that the model was trained on, a third of the values missing."""
+    rng = np.random.default_rng(seed)
+    network = predictor.networks[0]
+    lengths = np.r_[longest, rng.integers(1, longest + 1, n - 1)]
+    scales = network.scales.numpy()
+    times = [np.cumsum(rng.exponential(scales[0], k)) for k in lengths]
+    values = rng.normal(size=(lengths.sum(), len(predictor.channels)))
+    values = values * network.spread.numpy() + network.centre.numpy()
+    values[rng.random(values.shape) < 1 / 3] = np.nan
+    return SeriesBatch(
+        np.concatenate(times), values, np.r_[0, np.cumsum(lengths)], channels=predictor.channels,
+        static=rng.normal(size=(n, predictor.n_static)) if predictor.n_static else None,
+        time_origin=np.datetime64(1_700_000_000, "s") if predictor.dated else None,
+    )  # fmt: skip
+
+
+def _inputs(
+    graph: ForecastGraph, batch: SeriesBatch, kind: np.dtype[Any], extra: int, n_times: int
+) -> Arrays:
+    """Padded series, and ``n_times`` times up to a little beyond the horizon."""
+    length = int(batch.lengths.max()) + extra
+    values = np.full((len(batch), length, batch.n_channels), np.nan)
+    times = np.zeros((len(batch), length))
+    for b, n in enumerate(batch.lengths):
+        times[b, :n], values[b, :n] = batch.series(b)
+    if batch.time_origin is not None:
+        times += float(batch.time_origin.astype("datetime64[ns]").astype(np.int64)) / 1e9
+    last = times[np.arange(len(batch)), batch.lengths - 1]
+    found = {
+        "values": values.astype(kind),
+        "times": times,
+        "lengths": batch.lengths.astype(np.int64),
+        "at": last[:, None] + graph.horizon * np.linspace(0.01, 1.05, n_times),
+    }
+    if graph.config.n_static:
+        static = batch.static
+        if static is None or static.shape[1] != graph.config.n_static:
+            raise InputError(f"the series need {graph.config.n_static} static covariates")
+        found["static"] = np.array(static, dtype=np.float64)
+    return found
+
+
+def _differences(
+    predictor: ForecastPredictor,
+    graph: ForecastGraph,
+    run: Callable[[Arrays], Arrays],
+    batch: SeriesBatch,
+    kind: np.dtype[Any],
+    extra: int,
+) -> dict[str, float]:
+    """Largest differences between file and model, in spreads of the channels."""
+    inputs = _inputs(graph, batch, kind, extra, 2 + extra)
+    same = batch.with_values(batch.values.astype(kind).astype(np.float64))
+    epoch = inputs["times"][0, 0] - batch.times[0]
+    asked = [at - epoch for at in inputs["at"]]
+    static = np.zeros((len(batch), 0)) if batch.static is None else batch.static
+    wanted = np.arange(batch.n_channels)
+    answers = predictor.ask(same, static, asked, wanted, warn=False)
+    late = (
+        np.concatenate(asked)[:, None]
+        > predictor.ends(batch).repeat([len(a) for a in asked])[:, None]
+    )
+    keep = (late & ~graph.never.numpy()).reshape(-1)
+    expected = {
+        "value": answers.point,
+        "quantiles": np.stack([predictor.quantile(answers, p) for p in QUANTILES], axis=-1),
+    }
+    found = run(inputs)
+    spread = predictor.networks[0].spread.numpy()[answers.channel[keep]]
+    worst = {}
+    for name, wanted_values in expected.items():
+        answer = found[name].reshape(wanted_values.shape)[keep]
+        gap = np.abs(answer - wanted_values[keep]).reshape(len(spread), -1) / spread[:, None]
+        worst[name] = float(gap.max(initial=0.0)) if not np.isnan(gap).any() else np.inf
+    return worst
