@@ -68,7 +68,8 @@ class Neighbours:
     def _run(self, k: int) -> None:
         name, now, rows = f"honest-{k}", 0.0, 0
         with self.server.client() as http:
-            http.post("/v1/streams", json={"id": name})
+            while http.post("/v1/streams", json={"id": name}).status_code == 503:
+                pass
             while not self.stop.is_set():
                 times = [now + 0.5 * (i + 1) for i in range(4)]
                 began = time.monotonic()
@@ -82,7 +83,9 @@ class Neighbours:
                 elif answer.status_code != 503:
                     self.wrong.append(f"{name}: {answer.status_code} {answer.text[:100]}")
                 time.sleep(0.01)
-            kept = http.get(f"/v1/streams/{name}").json()["accepted"]
+            while (answer := http.get(f"/v1/streams/{name}")).status_code == 503:
+                time.sleep(0.1)
+            kept = answer.json()["accepted"]
         if kept != rows:
             self.wrong.append(f"{name}: {rows} rows were answered 200, {kept} are applied")
 
