@@ -8,7 +8,7 @@ from typing import Any
 __all__ = ["CONFIG", "FORMAT", "MANIFEST", "NAME", "TENSORS", "VERSION", "json_bytes", "seal"]
 
 FORMAT = "roughformer-checkpoint"
-VERSION = 3
+VERSION = 4
 CONFIG, MANIFEST, TENSORS = "config.json", "manifest.json", ".safetensors"
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
 

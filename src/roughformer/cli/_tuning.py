@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from roughformer.atomic import write_file
+from roughformer.atomic import directory_lock, write_file
 from roughformer.cli._options import say
 from roughformer.cli._requests import TrainingRequest, named_weights, read_request
 from roughformer.cli._settings import by_setting, read_config, settings_of, to_toml
@@ -19,7 +19,6 @@ from roughformer.cli._tuning_report import write_results
 from roughformer.cli._tuning_told import Told
 from roughformer.errors import InputError
 from roughformer.estimators import RFormerClassifier, estimator_class
-from roughformer.reproduce.alone import only_one
 from roughformer.series import SeriesBatch
 from roughformer.store.stored import StoredSeries
 from roughformer.train.metrics import HIGHER_IS_BETTER
@@ -65,7 +64,7 @@ def run_tuning(request: TuningRequest) -> dict[str, Any]:
         raise InputError(f"{request.out} is a file; choose a directory with --out")
     quiet, work = request.training.quiet, request.out / "trials"
     # The engine first: a cluster that does not answer leaves nothing behind.
-    with closing(_engine(request, plan.problem, work)) as engine, only_one(request.out):
+    with closing(_engine(request, plan.problem, work)) as engine, directory_lock(request.out):
         study = _study(request, plan)
         if not quiet:
             batch = plan.problem.batch

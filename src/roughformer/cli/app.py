@@ -2,12 +2,12 @@
 
 import sys
 import warnings
+from importlib.metadata import entry_points
 from typing import Annotated, Any
 
 import typer
 
 from roughformer.cli._errors import Interrupted, describe
-from roughformer.cli.demo import demo
 from roughformer.cli.evaluate import evaluate
 from roughformer.cli.explain import explain
 from roughformer.cli.export import export
@@ -15,7 +15,6 @@ from roughformer.cli.features import features
 from roughformer.cli.forecast import forecast
 from roughformer.cli.info import info
 from roughformer.cli.predict import predict
-from roughformer.cli.reproduce import reproduce
 from roughformer.cli.serve import serve
 from roughformer.cli.train import train
 from roughformer.cli.tune import tune
@@ -35,10 +34,15 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 for command in (
-    train, tune, predict, evaluate, explain, export, features, forecast, serve, demo, reproduce,
-    info,
+    train, tune, predict, evaluate, explain, export, features, forecast, serve, info,
 ):  # fmt: skip
     app.command(epilog=_EXIT_CODES)(command)
+# Other packages bring commands by entry points: a name, and a function as typer takes it.
+for entry in sorted(entry_points(group="roughformer.commands")):
+    try:
+        app.command(entry.name, epilog=_EXIT_CODES)(entry.load())
+    except ImportError as error:
+        typer.echo(f"note: the command {entry.name!r} cannot be loaded: {error}", err=True)
 
 
 def _version(wanted: bool) -> None:

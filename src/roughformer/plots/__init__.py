@@ -6,11 +6,16 @@ is needed and nothing has to be closed; ``path=`` also saves it (PNG, SVG, PDF b
 
 from roughformer.plots._evaluation import plot_calibration, plot_confusion, plot_regression
 from roughformer.plots._explanation import plot_explanation
+from roughformer.plots._figure import BLUE, GREY, ORANGE, new_figure, styled, tidy
 from roughformer.plots._series import plot_series
 from roughformer.plots._tokens import plot_tokens
 from roughformer.plots._training import plot_history
 
 __all__ = [
+    "BLUE",
+    "GREY",
+    "ORANGE",
+    "new_figure",
     "plot_calibration",
     "plot_confusion",
     "plot_explanation",
@@ -18,4 +23,6 @@ __all__ = [
     "plot_regression",
     "plot_series",
     "plot_tokens",
+    "styled",
+    "tidy",
 ]
