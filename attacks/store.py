@@ -49,7 +49,7 @@ def _build(data, out, **options):
 
 
 def _digests(out):
-    return {f.name: hashlib.sha256(f.read_bytes()).hexdigest() for f in out.glob("shard-*")}
+    return {f.name: hashlib.sha256(f.read_bytes()).hexdigest() for f in out.glob("shard-*.parquet")}
 
 
 def _content(out):
