@@ -8,7 +8,7 @@ NATIVE := $(wildcard src/roughformer/signatures/native/*.cpp src/roughformer/sig
 	src/roughformer/words.py
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types contract unit slow lowest bench docs clean
+.PHONY: help run test lint types contract unit slow lowest attack bench docs clean
 
 help:  ## what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 20
@@ -63,6 +63,9 @@ lowest: $(VENV)/.native $(VENV)-lowest/.installed  ## tests with the lowest vers
 	OMP_NUM_THREADS=1 $(VENV)-lowest/bin/python -m pytest tests/serve tests/test_hard_inputs.py \
 		tests/test_io_tables.py tests/test_series_tables.py tests/store/test_stored.py \
 		tests/store/test_store_again.py tests/test_checkpoint.py tests/test_ensemble.py
+
+attack: $(VENV)/.native  ## hostile input, clients, disks and clocks, within ten minutes; docs/faults.md
+	OMP_NUM_THREADS=1 $(BIN)/python attacks/run.py --publish
 
 $(VENV)/.bench: $(VENV)/.native
 	$(INSTALL) -e '.[bench]' setuptools

@@ -124,3 +124,16 @@ def test_files_that_cannot_be_read_are_refused_by_name(tmp_path, name, data):
     (tmp_path / name).write_bytes(data)
     with pytest.raises(rf.InputError, match=r"a\.(csv|parquet)|duplicate"):
         read_table(tmp_path / name, series_id="id", time="time")
+
+
+def test_values_that_single_precision_cannot_hold_are_refused_by_the_default():
+    x = np.array([[[1e20, 0.0], [1e308, 1.0], [-1e38, 1e20], [np.nan, 1e20]]])
+    with pytest.raises(rf.InputError, match=r"at most 1e\+37 in size, got 1e\+308 .series 0."):
+        rf.RFormerClassifier(n_jobs=1).fit(x, [1])
+
+
+@pytest.mark.parametrize("options", [{}, {"recipe": "attention", "epochs": 1}])
+def test_targets_beyond_single_precision_are_refused(options):
+    x = np.random.default_rng(0).normal(size=(6, 8, 1))
+    with pytest.raises(rf.InputError, match=r"targets must be at most 1e\+37 in size, got 1e\+308"):
+        rf.RFormerRegressor(n_jobs=1, **options).fit(x, [1e308, -1e38, 0.0, 1e20, 1e200, 1.0])

@@ -83,3 +83,20 @@ def test_without_the_package_the_error_says_how_to_install_it(tmp_path, monkeypa
     monkeypatch.setitem(sys.modules, "wfdb", None)
     with pytest.raises(InputError, match=r"pip install 'roughformer\[wfdb\]'"):
         read_wfdb(tmp_path / "r")
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "r 2 10 30\nr.dat 2 1000(0)/mV 12 0 0 0 0 a\nr.dat 16 1000(0)/mV 16 0 0 0 0 b\n",
+        "r 2 10 30\nr.dat 16 1000(0)/mV 16 0 0 0 0 a\nr.da",
+        "r 2 10\nr.dat 16 1000(0)/mV 16 0 0 0 0 a\nr.dat 16 1000(0)/mV 16 0 0 0 0 b\n",
+        "r 2 0 30\nr.dat 16 1000(0)/mV 16 0 0 0 0 a\nr.dat 16 1000(0)/mV 16 0 0 0 0 b\n",
+        "r 1",
+    ],
+)
+def test_a_damaged_header_is_refused_in_words(tmp_path, header):
+    _write(tmp_path, "r", _signals(30, 2), ["a", "b"])
+    (tmp_path / "r.hea").write_text(header)
+    with pytest.raises(InputError, match=r"record|header"):
+        read_wfdb(tmp_path / "r")

@@ -22,6 +22,7 @@ __all__ = [
     "share_equal",
 ]
 
+_LARGEST = 1e37  # of a target: models compute with float32
 Array = npt.NDArray[Any]
 
 
@@ -240,5 +241,10 @@ def check_numbers(y: Any, n: int) -> tuple[Array, bool]:
         raise InputError(f"there are {n} series but targets of shape {array.shape}")
     if np.isinf(array).any():
         raise InputError("targets must be finite numbers, or NaN where they are not known")
+    largest = float(np.nanmax(np.abs(array), initial=0.0))
+    if largest > _LARGEST:
+        raise InputError(
+            f"targets must be at most {_LARGEST:g} in size, got {largest:g}; use another unit"
+        )
     flat = array.ndim == 1
     return (array[:, None] if flat else array), flat

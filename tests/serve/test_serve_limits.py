@@ -285,3 +285,15 @@ def test_slow_heads_of_one_client_starve_nobody(model, monkeypatch):
             connection.close()
         wait_for(lambda: len(server.server.server_state.connections) == 0)
         assert server.predict([GOOD]).status_code == 200
+
+
+def test_connections_are_counted_in_and_out(model):
+    # A count for each new connection of all the others took seconds where there were thousands.
+    with running(model.predictor) as server:
+        server.http.post("/v1/streams", json={"id": "one"})
+        clients = server.server.config.clients
+        with server.raw(), server.socket("/v1/streams/one") as socket:
+            socket.until("hello")
+            wait_for(lambda: clients["127.0.0.1"] == 3)
+        wait_for(lambda: clients["127.0.0.1"] == 1)
+        assert len(server.server.server_state.connections) == 1

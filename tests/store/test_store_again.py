@@ -14,6 +14,7 @@ from roughformer.store.build import build_store
 from roughformer.store.claim import MARKER, SCATTERED
 from roughformer.store.engines import run_units
 from roughformer.store.plan import Sizes
+from roughformer.store.scatter import _ENTRY, _FOOTER
 
 
 @pytest.fixture(params=["sorted", "shuffled"])
@@ -229,6 +230,30 @@ def test_pieces_of_another_build_are_not_kept(tmp_path):
     make(data, out, progress=progress)
     assert seen
     assert b"old" not in seen
+
+
+@pytest.mark.parametrize("part", ["data", "index", "footer", "cut"])
+def test_a_damaged_piece_is_refused_and_made_again(tmp_path, part):
+    data, out = write(shuffled(table()), tmp_path / "data"), tmp_path / "out"
+    seen = []
+
+    def damage(stage, done, total):
+        if stage != "tokens" or seen:
+            return
+        piece = sorted((out / SCATTERED).iterdir())[0]
+        content = bytearray(piece.read_bytes())
+        n_buckets, head, _, _ = _FOOTER.unpack(content[-_FOOTER.size :])
+        index = len(content) - _FOOTER.size - head - n_buckets * _ENTRY.size
+        place = {"data": index // 2, "index": index + 3, "footer": len(content) - 18, "cut": 0}
+        content[place[part]] ^= 1
+        piece.write_bytes(content[:-5] if part == "cut" else content)
+        seen.append(piece.name)
+
+    with pytest.raises(InputError, match="checksum does not match; run the command again"):
+        make(data, out, progress=damage)
+    make(data, tmp_path / "undisturbed")
+    make(data, out)
+    assert digests(out) == digests(tmp_path / "undisturbed")
 
 
 def test_what_is_scattered_at_once_fits_the_memory_of_a_worker():

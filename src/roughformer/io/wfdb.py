@@ -89,6 +89,11 @@ def read_record(
             raise InputError(
                 f"record {path.name} has no channel {channel!r}; it has {', '.join(names)}"
             )
+    if not (header.fs and 0 < header.fs < np.inf) or header.sig_len is None:
+        raise InputError(
+            f"the header of record {path} must give a sampling rate and a number of samples, got "
+            f"{header.fs} and {header.sig_len}"
+        )
     fs, length = float(header.fs), int(header.sig_len)
     begin = 0 if start is None else min(max(ceil(start * fs), 0), length)
     end = length if stop is None else min(max(ceil(stop * fs), 0), length)
@@ -97,8 +102,12 @@ def read_record(
     picked = [names.index(channel) for channel in channels]
     try:
         record = wfdb.rdrecord(str(path), sampfrom=begin, sampto=end, channels=picked)
-    except (OSError, ValueError) as error:
-        raise InputError(f"record {path} cannot be read by wfdb: {error}") from error
+    except FileNotFoundError as error:
+        raise InputError(f"record {path} has no file {error.filename}") from error
+    except Exception as error:  # wfdb trusts headers: a damaged one ends in any kind of error
+        raise InputError(f"record {path} cannot be read by wfdb: {_words(error)}") from error
+    if record.p_signal is None or len(record.p_signal) != end - begin:
+        raise InputError(f"record {path} has fewer samples than its header says")
     return record.p_signal, fs, begin
 
 
@@ -107,7 +116,7 @@ def channel_names(header: Any) -> list[str]:
     names: list[str] = []
     seen: dict[str, int] = {}
     for raw in header.sig_name or ():
-        name = raw.strip().rstrip(",").strip()
+        name = (raw or "").strip().rstrip(",").strip()
         seen[name] = seen.get(name, 0) + 1
         names.append(name if seen[name] == 1 else f"{name}#{seen[name]}")
     return names
@@ -120,8 +129,12 @@ def _header(path: Path) -> Any:
         raise InputError(f"expected a WFDB header at {file}, found none; check the record's path")
     try:
         return wfdb.rdheader(str(path))
-    except (OSError, ValueError, IndexError) as error:
-        raise InputError(f"{file} is not a WFDB header that wfdb can read: {error}") from error
+    except Exception as error:  # wfdb parses with little care: any kind of error may come
+        raise InputError(f"{file} is no WFDB header that wfdb can read: {_words(error)}") from error
+
+
+def _words(error: Exception) -> str:
+    return str(error) if isinstance(error, OSError | ValueError) else repr(error)
 
 
 def _record_paths(

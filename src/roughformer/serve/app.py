@@ -118,8 +118,13 @@ def _pages() -> APIRouter:
         return Response(data, media_type=_KINDS[ending], headers=headers)
 
     @router.get("/")
-    async def index() -> Response:
-        return page("index.html")
+    async def index(request: Request) -> Response:
+        streams = request.app.state.service.streams
+        return page("series.html" if streams is None else "index.html")
+
+    @router.get("/series")
+    async def series() -> Response:
+        return page("series.html")
 
     @router.get("/page/{name}")
     async def part(name: str) -> Response:

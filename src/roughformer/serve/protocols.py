@@ -4,6 +4,7 @@ questions about health.
 """
 
 import asyncio
+from collections import Counter
 from typing import Any
 
 import h11
@@ -34,22 +35,26 @@ class Http(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A request must begin soon."""
         super().connection_made(transport)
-        others: list[Any] = [one for one in self.connections if one is not self]
-        own = sum(_address(one) == _address(self) for one in others)
-        if len(others) >= self.limits.max_connections or own >= self.limits.max_per_client:
+        clients, lane = _clients(self.config), _lane(self.config)
+        clients[_address(self)] += 1
+        if (
+            len(self.connections) > self.limits.max_connections
+            or clients[_address(self)] > self.limits.max_per_client
+        ):
             self.crowded = True
             self.app_state = {**self.app_state, "crowded": True}
             self.timeout_keep_alive = 0
-            lane = [one for one in others if getattr(one, "crowded", False)]
             if len(lane) >= _LANE:
-                min(lane, key=lambda one: one.made).transport.abort()
-        self.made = self.loop.time()
+                next(iter(lane)).transport.abort()
+            lane[self] = None
         self._set_patience(_CROWDED if self.crowded else _HEADERS)
         self._in_head = True
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Nothing to wait for."""
         self._end_patience()
+        _count_out(self)
+        _lane(self.config).pop(self, None)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -69,8 +74,9 @@ class Http(H11Protocol):
             self._set_patience(_LINGER)
 
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
-        """From here on it is the other protocol's."""
+        """From here on it is the other protocol's, which counts it out at its end."""
         self._end_patience()
+        _lane(self.config).pop(self, None)
         super().handle_websocket_upgrade(event)
 
     def timeout_keep_alive_handler(self) -> None:
@@ -97,8 +103,36 @@ def _address(connection: Any) -> str:
     return connection.client[0] if connection.client else ""
 
 
+def _clients(config: Any) -> Counter[str]:
+    """Open connections by address; kept, since counting them for each new one would take long."""
+    if not hasattr(config, "clients"):
+        config.clients = Counter()
+    found: Counter[str] = config.clients
+    return found
+
+
+def _count_out(connection: Any) -> None:
+    clients, address = _clients(connection.config), _address(connection)
+    clients[address] -= 1
+    if clients[address] <= 0:
+        del clients[address]
+
+
+def _lane(config: Any) -> dict[Any, None]:
+    """Connections beyond the bounds, the oldest first."""
+    if not hasattr(config, "lane"):
+        config.lane = {}
+    found: dict[Any, None] = config.lane
+    return found
+
+
 class Sockets(WebSocketsSansIOProtocol):
     """WebSocket."""
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """One connection less."""
+        _count_out(self)
+        super().connection_lost(exc)
 
     async def run_asgi(self) -> None:
         """A client that does not read cannot keep the connection after its end."""

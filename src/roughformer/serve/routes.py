@@ -7,6 +7,7 @@ from fastapi import APIRouter, Request, Response
 
 from roughformer.series import SeriesBatch
 from roughformer.serve.bodies import read_body
+from roughformer.serve.own_data import read_own_data
 from roughformer.serve.refusal import Refusal
 from roughformer.serve.schemas import ERRORS, PREDICT
 from roughformer.serve.series import loads, series_of
@@ -56,6 +57,15 @@ def routes() -> APIRouter:
         model = service.model
         about = {"fingerprint": model.fingerprint, "task": model.predictor.outputs.task}
         return answer({"predictions": told, "model": about})
+
+    @router.post("/v1/read", tags=["page"], responses=ERRORS)
+    async def read(request: Request) -> Response:
+        """Read a table, CSV or Parquet, as training does: series to be predicted."""
+        service = service_of(request)
+        data = await read_body(request, service.limits)
+        with service.accepting():
+            found = await service.parse(read_own_data, data, service.model, service.limits)
+        return answer({"series": found})
 
     @router.get("/v1/model", tags=["model"], responses=ERRORS)
     async def model(request: Request) -> Response:

@@ -64,8 +64,13 @@ def read_arrow(data: bytes, max_rows: int) -> pa.Table:
     return table
 
 
-def read_parquet(data: bytes, known: Sequence[str], limits: Limits) -> pa.Table:
-    """A Parquet file whose columns are all ``known``."""
+def read_parquet(
+    data: bytes,
+    known: Sequence[str],
+    limits: Limits,
+    texts: Sequence[str] = ("series", "channel"),
+) -> pa.Table:
+    """A Parquet file whose columns are all ``known``; ``texts``: those that may hold texts."""
     with _refusing("this is no Parquet file"):
         with pq.ParquetFile(pa.BufferReader(data)) as file:
             about, present = file.metadata, file.schema_arrow.names
@@ -76,7 +81,7 @@ def read_parquet(data: bytes, known: Sequence[str], limits: Limits) -> pa.Table:
             raise Refusal(413, "the Parquet file is too large when unpacked; send fewer rows")
         refuse_unknown(present, known)
         wanted = [name for name in present if name in known]
-        texts = [name for name in ("series", "channel") if name in wanted]
+        texts = [name for name in texts if name in wanted]
         for name in wanted:  # one long text may stand for each row
             _refuse_long_entries(name, kinds[name], name in texts)
         with pq.ParquetFile(pa.BufferReader(data), read_dictionary=texts) as file:

@@ -26,6 +26,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from roughformer.errors import InputError
 from roughformer.series import SeriesBatch
 from roughformer.signatures.engine import pad
 from roughformer.signatures.library import Cells as CellsJob
@@ -50,6 +51,7 @@ _MOST = float(2**17 - 1)  # of a rounded mean: 9 taps · 8 · 2^17 < 2^24
 FINE = 512.0  # steps of the usual size of a mean
 _MOST_CHANNELS = 9  # of a mixture
 _SAMPLE = 512  # places that thresholds are quantiles of
+_LARGEST = 1e37  # of a value: models compute with float32
 
 
 class Pooled(NamedTuple):
@@ -73,6 +75,13 @@ def path_cells(
     """
     library = load()
     channels = batch.n_channels
+    large = np.abs(batch.values) > _LARGEST  # False for NaN
+    if large.any():
+        row = int(np.argmax(large.any(axis=1)))
+        raise InputError(
+            f"values must be at most {_LARGEST:g} in size, got {np.nanmax(np.abs(batch.values)):g} "
+            f"(series {int(np.searchsorted(batch.offsets, row, side='right')) - 1}); rescale them"
+        )
     out = np.zeros((len(batch), 2 * channels, n_cells))
     if library is None:
         for i in range(0, len(batch), 64):

@@ -1,14 +1,20 @@
 """Rows by bucket: the one thing that is ever moved, where series are spread over row groups.
 
-The rows of a span of row groups become one piece, an Arrow file with a record batch for each
-bucket, put in place when it is whole: so this pass too goes on where it was killed. A bucket is
-then the batches of its number in all pieces.
+The rows of a span of row groups become one piece, put in place when it is whole: so this pass too
+goes on where it was killed. A bucket is then the parts of its number in all pieces.
+
+A piece is an Arrow stream for each bucket, an index of them with their CRC-32, a line of JSON, and
+a footer. A part whose checksum does not match is refused; a damaged piece is made again by the next
+run.
 """
 
 import json
+import struct
 import time
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,8 +28,10 @@ from roughformer.store.sources import Group
 
 __all__ = ["Piece", "PieceUnit", "ScatterWork", "finished_piece", "read_bucket"]
 
-_HEAD = b"roughformer.piece"
 MOST_BUCKETS = 1 << 16
+_ENTRY = struct.Struct("<QQI")  # of the index: first byte, bytes, CRC-32
+_FOOTER = struct.Struct("<III8s")  # buckets, bytes of the JSON, CRC-32 of index and JSON, magic
+_MAGIC = b"rfpiece1"
 
 
 @dataclass(frozen=True)
@@ -81,16 +89,19 @@ class ScatterWork:
         rows = np.bincount(bucket, minlength=self.n_buckets)
         table = table.take(pa.array(order)).combine_chunks()
         head = {"key": self.key, "unit": unit.number, "rows": rows.tolist()}
-        schema = table.schema.with_metadata({_HEAD: json.dumps(head)})
         place = self.place(unit.number)
-        options = pa.ipc.IpcWriteOptions(compression="lz4")
 
         def write(stream: Any) -> None:
-            with pa.ipc.new_file(stream, schema, options=options) as writer:
-                for first, count in zip(np.cumsum(rows) - rows, rows, strict=True):
-                    part = table.slice(int(first), int(count)).to_batches()
-                    empty = pa.RecordBatch.from_pylist([], schema=table.schema)
-                    writer.write_batch(part[0] if part else empty)
+            index, position = [], 0
+            for first, count in zip(np.cumsum(rows) - rows, rows, strict=True):
+                part = _encode(table.slice(int(first), int(count)))
+                index.append(_ENTRY.pack(position, len(part), zlib.crc32(part)))
+                position += len(part)
+                stream.write(part)
+            end = json.dumps(head).encode()
+            checksum = zlib.crc32(b"".join(index) + end)
+            footer = _FOOTER.pack(self.n_buckets, len(end), checksum, _MAGIC)
+            stream.write(b"".join([*index, end, footer]))
 
         place.put(write)
         end = time.perf_counter()
@@ -100,26 +111,63 @@ class ScatterWork:
 
 
 def finished_piece(place: Place, key: str, number: int) -> Piece | None:
-    """The piece at ``place``; None if it is none of this build."""
+    """The piece at ``place``, read in full; None if it is damaged or none of this build."""
     try:
-        with place.open() as file:
-            head = json.loads(pa.ipc.open_file(file).schema.metadata[_HEAD])
+        data = place.read()
+        n_buckets, size, checksum, magic = _FOOTER.unpack(data[-_FOOTER.size :])
+        begin = len(data) - _FOOTER.size - size - n_buckets * _ENTRY.size
+        tail = data[begin : -_FOOTER.size] if begin >= 0 else b""
+        if magic != _MAGIC or zlib.crc32(tail) != checksum:
+            return None
+        head = json.loads(tail[len(tail) - size :])
         if (head["key"], head["unit"]) != (key, number):
             return None
+        for first, count, expected in _ENTRY.iter_unpack(tail[: len(tail) - size]):
+            if zlib.crc32(data[first : first + count]) != expected:
+                return None
         return Piece(place, tuple(head["rows"]), {})
-    except (FileNotFoundError, pa.ArrowInvalid, KeyError, TypeError, ValueError):
+    except (FileNotFoundError, KeyError, TypeError, ValueError, struct.error):
         return None
 
 
 def read_bucket(pieces: Sequence[Place], number: int) -> pa.Table:
     """All rows of a bucket, in the order of the pieces."""
 
-    def of(place: Place) -> pa.RecordBatch:
+    def read(place: Place) -> pa.Table:
         with place.system.open_input_file(place.path) as file:
-            return pa.ipc.open_file(file).get_batch(number)
+            size = file.size()
+            n_buckets, head, _, magic = _FOOTER.unpack(
+                file.read_at(_FOOTER.size, max(size - _FOOTER.size, 0))
+            )
+            back = _FOOTER.size + head + (n_buckets - number) * _ENTRY.size
+            if magic != _MAGIC or back > size:
+                raise ValueError
+            first, count, checksum = _ENTRY.unpack(file.read_at(_ENTRY.size, size - back))
+            if first + count > size:
+                raise ValueError
+            part = file.read_at(count, first)
+        if zlib.crc32(part) != checksum:
+            raise ValueError
+        return pa.ipc.open_stream(part).read_all()
 
-    found = [retrying(lambda place=place: of(place), place) for place in pieces]  # type: ignore[misc]
-    return pa.Table.from_batches([batch.replace_schema_metadata(None) for batch in found])
+    def checked(place: Place) -> pa.Table:
+        try:
+            return read(place)
+        except (ValueError, struct.error):  # ArrowInvalid is a ValueError
+            raise InputError(
+                f"{place} is damaged, its checksum does not match; run the command again, which "
+                "makes it anew"
+            ) from None
+
+    return pa.concat_tables([retrying(partial(checked, place), place) for place in pieces])
+
+
+def _encode(table: pa.Table) -> memoryview:
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression="lz4")
+    with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
+        writer.write_table(table)
+    return memoryview(sink.getvalue())
 
 
 def _spelled_out(table: pa.Table, schema: pa.Schema) -> pa.Table:

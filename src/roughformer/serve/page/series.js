@@ -1,0 +1,243 @@
+// Whole series of a file: prediction, probabilities or interval, and what drove it.
+
+import { post, request, setToken } from "./api.js";
+import { bar } from "./drivers.js";
+import { number, percent, signed, tick } from "./format.js";
+
+const byId = (id) => document.getElementById(id);
+const MOST_ROWS = 200; // of the table
+const state = { model: null, series: [], predictions: [], chosen: 0, explanation: null };
+
+function complain(words) {
+  byId("error").textContent = words;
+  byId("error").hidden = words === "";
+}
+
+async function begin() {
+  try {
+    state.model = await request("v1/model");
+  } catch (error) {
+    if (error.status !== 401) {
+      complain(`The service cannot be used: ${error.message}.`);
+      return;
+    }
+    byId("token-form").addEventListener(
+      "submit",
+      () => {
+        setToken(byId("token").value);
+        begin();
+      },
+      { once: true },
+    );
+    byId("token-dialog").showModal();
+    return;
+  }
+  const { model } = state;
+  const what = model.classes
+    ? `classification into ${model.classes.length} classes`
+    : `regression of ${model.targets.join(", ")}`;
+  byId("facts").textContent = `${what} from ${model.channels.join(", ")}`;
+  byId("columns").textContent =
+    `A column of times (numbers or dates) and one for each channel: ${model.channels.join(", ")}; ` +
+    "with a column of ids, several series. Long tables (channel, value) are read as well.";
+  document.documentElement.dataset.ready = "true";
+}
+
+/** Reads a file or text, predicts all its series, and shows the first. */
+async function predict(body) {
+  complain("");
+  byId("drop").dataset.busy = "true";
+  try {
+    const { series } = await request("v1/read", { method: "POST", body });
+    const channels = state.model.channels;
+    const { predictions } = await post("v1/predict", { series, channels });
+    Object.assign(state, { series, predictions });
+    byId("results").hidden = false;
+    fillTable();
+    choose(0);
+  } catch (error) {
+    complain(`${error.message}.`);
+  }
+  delete byId("drop").dataset.busy;
+}
+
+/** The prediction in words: the label, or the number. */
+function words(prediction) {
+  if (prediction.label !== undefined) return String(prediction.label);
+  return [prediction.point].flat().map((value) => number(value)).join(", ");
+}
+
+function spread(prediction) {
+  if (prediction.probabilities) return percent(Math.max(...Object.values(prediction.probabilities)));
+  if (prediction.deviation !== undefined) {
+    return [prediction.deviation].flat().map((value) => `± ${number(value, 2)}`).join(", ");
+  }
+  const quantiles = prediction.quantiles?.flat?.();
+  if (quantiles?.length > 1) return `${number(quantiles[0])} to ${number(quantiles.at(-1))}`;
+  return "";
+}
+
+function fillTable() {
+  const rows = state.series.slice(0, MOST_ROWS).map((one, k) => {
+    const row = document.createElement("tr");
+    const button = document.createElement("button");
+    button.type = "button";
+    button.className = "quiet";
+    button.textContent = one.id;
+    button.addEventListener("click", () => choose(k));
+    const cells = [button, `${one.times.length} rows`, words(state.predictions[k])];
+    for (const content of [...cells, spread(state.predictions[k])]) {
+      const cell = document.createElement("td");
+      cell.append(content);
+      row.append(cell);
+    }
+    return row;
+  });
+  byId("table").replaceChildren(...rows);
+  const count = state.series.length;
+  byId("all-title").textContent =
+    count > MOST_ROWS ? `The first ${MOST_ROWS} of ${count} series` : `All series (${count})`;
+  byId("all").hidden = count < 2;
+}
+
+async function choose(k) {
+  state.chosen = k;
+  state.explanation = null;
+  const one = state.series[k];
+  const prediction = state.predictions[k];
+  byId("signal-title").textContent = state.series.length > 1 ? `Signal of ${one.id}` : "Signal";
+  byId("number").textContent = words(prediction);
+  byId("deviation").textContent = prediction.probabilities ? "" : spread(prediction);
+  const likely = Object.entries(prediction.probabilities ?? {}).sort((a, b) => b[1] - a[1]);
+  byId("classes").replaceChildren(
+    ...likely.slice(0, 8).map(([name, share]) => bar(name, percent(share), share, "up")),
+  );
+  byId("channels").replaceChildren();
+  byId("drivers-text").textContent = "Looking for what drove it …";
+  [...byId("table").rows].forEach((row, i) => {
+    row.toggleAttribute("data-chosen", i === k);
+  });
+  draw();
+  try {
+    const found = await post("v1/explain", { series: [one], channels: state.model.channels });
+    if (state.chosen !== k) return;
+    state.explanation = found;
+    const most = Math.max(1e-12, ...found.channels.map((part) => Math.abs(part.importance)));
+    const what = state.model.classes ? `the log-odds of ${found.target}` : "the answer";
+    byId("drivers-text").textContent =
+      `By how much each channel raised (+) or lowered (−) ${what}, against the same without it.`;
+    byId("channels").replaceChildren(
+      ...found.channels.map((part) =>
+        bar(
+          part.name,
+          signed(part.importance, most),
+          Math.abs(part.importance) / most,
+          part.importance < 0 ? "down" : "up",
+        ),
+      ),
+    );
+    draw();
+  } catch (error) {
+    if (state.chosen === k) byId("drivers-text").textContent = `Not told: ${error.message}`;
+  }
+}
+
+/** Times as fits: dates are told by their size, else as they are. */
+function timeWords(time, span) {
+  if (time > 1e8 && time < 1e11) {
+    const date = new Date(1000 * time);
+    return span > 172800 ? date.toLocaleDateString() : date.toLocaleTimeString();
+  }
+  return tick(Number(time.toPrecision(5)));
+}
+
+/** A strip for each channel, its observations joined where they follow each other. */
+function draw() {
+  const canvas = byId("signal");
+  const one = state.series[state.chosen];
+  if (!one) return;
+  const { channels } = state.model;
+  const shown = Math.min(channels.length, 12);
+  const strip = Math.max(64, Math.min(150, 420 / shown));
+  const width = canvas.clientWidth;
+  const height = shown * strip + 24;
+  const ratio = devicePixelRatio || 1;
+  canvas.style.height = `${height}px`;
+  canvas.width = Math.round(width * ratio);
+  canvas.height = Math.round(height * ratio);
+  const context = canvas.getContext("2d");
+  context.scale(ratio, ratio);
+  const style = getComputedStyle(document.documentElement);
+  const color = (name) => style.getPropertyValue(name).trim();
+  const [first, last] = [one.times[0], one.times.at(-1)];
+  const x = (time) => 8 + ((width - 16) * (time - first)) / (last - first || 1);
+  context.font = "12px system-ui, sans-serif";
+  const windows = state.explanation?.windows ?? [];
+  const most = Math.max(1e-12, ...windows.map((part) => Math.abs(part.importance)));
+  for (const part of windows) {
+    context.globalAlpha = (0.28 * Math.abs(part.importance)) / most;
+    context.fillStyle = color(part.importance < 0 ? "--down" : "--up");
+    context.fillRect(x(part.start), 0, x(part.end) - x(part.start), height - 24);
+  }
+  context.globalAlpha = 1;
+  for (let c = 0; c < shown; c++) {
+    const seen = one.values.map((row) => row[c]).filter((value) => value !== null);
+    const low = seen.reduce((a, b) => Math.min(a, b), Infinity);
+    const high = seen.reduce((a, b) => Math.max(a, b), -Infinity);
+    const y = (value) => (c + 1) * strip - 8 - ((strip - 26) * (value - low)) / (high - low || 1);
+    context.strokeStyle = color("--grid");
+    context.beginPath();
+    context.moveTo(8, (c + 1) * strip);
+    context.lineTo(width - 8, (c + 1) * strip);
+    context.stroke();
+    context.strokeStyle = context.fillStyle = color(`--c${c % 6}`);
+    context.beginPath();
+    let joined = false;
+    one.times.forEach((time, row) => {
+      const value = one.values[row][c];
+      if (value === null) return;
+      if (joined) context.lineTo(x(time), y(value));
+      else context.moveTo(x(time), y(value));
+      joined = true;
+      if (one.times.length < 400) context.fillRect(x(time) - 1, y(value) - 1, 2, 2);
+    });
+    context.stroke();
+    const range = seen.length ? `${tick(Number(low.toPrecision(4)))} to ${tick(Number(high.toPrecision(4)))}` : "not observed";
+    context.fillText(`${channels[c]}  (${range})`, 8, c * strip + 14);
+  }
+  context.fillStyle = color("--soft");
+  context.fillText(timeWords(first, last - first), 8, height - 6);
+  const end = timeWords(last, last - first);
+  context.fillText(end, width - 8 - context.measureText(end).width, height - 6);
+  canvas.setAttribute(
+    "aria-label",
+    `Series ${one.id}: ${one.times.length} rows of ${channels.join(", ")}`,
+  );
+}
+
+/** A made-up series with the model's channels, so that nobody begins with an empty page. */
+function example() {
+  const { channels } = state.model;
+  const rows = Array.from({ length: 60 }, (_, k) => {
+    const values = channels.map((_, c) => Math.sin(k / (4 + c) + c).toFixed(3));
+    return [(k / 2).toFixed(1), ...values].join(",");
+  });
+  byId("text").value = [["time", ...channels].join(","), ...rows].join("\n");
+  predict(byId("text").value);
+}
+
+byId("file").addEventListener("change", () => predict(byId("file").files[0]));
+byId("paste").addEventListener("submit", (event) => {
+  event.preventDefault();
+  predict(byId("text").value);
+});
+byId("example").addEventListener("click", example);
+for (const name of ["dragover", "drop"]) {
+  addEventListener(name, (event) => {
+    event.preventDefault();
+    if (name === "drop" && event.dataTransfer.files.length) predict(event.dataTransfer.files[0]);
+  });
+}
+addEventListener("resize", draw);
+byId("theme").addEventListener("click", () => setTimeout(draw));
+begin();
