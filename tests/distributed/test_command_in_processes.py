@@ -6,7 +6,7 @@ from command import SMALL, fails, succeeds
 from roughformer.cli._processes import one_voice
 from roughformer.errors import InputError
 from roughformer.io import make_sine
-from roughformer.train.team import ProcessLost
+from roughformer.train.distributed import ProcessLost
 
 OPTIONS = (*SMALL, "--quiet")
 

@@ -9,8 +9,7 @@ from roughformer.errors import InputError
 from roughformer.estimators import RFormerClassifier
 from roughformer.io import make_sine
 from roughformer.tune import Ended, Job, Problem, Reported
-from roughformer.tune.jobs import Stopped, run_job
-from roughformer.tune.local import LocalEngine
+from roughformer.tune.search import LocalEngine, Stopped, run_job
 from small import TINY
 
 SETTINGS = RFormerClassifier.settings(TINY | {"metric": "auto", "device": "cpu"})

@@ -7,8 +7,7 @@ from tuning import EPOCHS, Killed, MadeUp, by_rate, study_in
 
 from roughformer.errors import InputError
 from roughformer.tune import Choice, Ended, Space, search
-from roughformer.tune.results import as_csv, rows_of, summary_line
-from roughformer.tune.study import JOURNAL
+from roughformer.tune.study import JOURNAL, as_csv, rows_of, summary_line
 
 TRIALS = 12
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from roughformer.baselines.cde_steps import TABLEAUS, Tableau, fixed_steps
-from roughformer.io._extras import optional
+from roughformer.checks import optional
 
 __all__ = ["Solver", "VectorField", "chords", "solve"]
 

@@ -20,8 +20,7 @@ from roughformer.baselines.samples import last_seen
 from roughformer.baselines.splines import natural_pieces
 from roughformer.checks import whole_number
 from roughformer.errors import InputError
-from roughformer.series import SeriesBatch
-from roughformer.series._fill import blocks
+from roughformer.series import SeriesBatch, blocks
 
 __all__ = ["NeuralCDE", "NeuralCDEConfig", "PathEncoder"]
 

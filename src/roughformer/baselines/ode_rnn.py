@@ -18,7 +18,7 @@ from roughformer.baselines.control import TIME_RANGE
 from roughformer.baselines.gru_states import OWN_SOLVERS, gru_states, runge_kutta
 from roughformer.baselines.recurrent import Recurrent, RecurrentConfig
 from roughformer.baselines.samples import channels_of_samples, gaps_of_samples
-from roughformer.io._extras import optional
+from roughformer.checks import optional
 
 __all__ = ["ODERNN", "ODERNNConfig"]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from roughformer.errors import InputError
-from roughformer.series._roles import Read, guess_roles
+from roughformer.series import Read, guess_roles
 
 __all__ = ["Columns", "column_names", "resolve", "values_by_series"]
 

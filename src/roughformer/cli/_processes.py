@@ -26,7 +26,7 @@ def one_voice() -> Iterator[None]:
     except Interrupted:
         raise
     except Exception as error:
-        from roughformer.train.team import ProcessLost
+        from roughformer.train import ProcessLost
 
         if rank == 0 and not isinstance(error, ProcessLost):
             raise

@@ -12,7 +12,7 @@ from roughformer.cli._data import Data, read_data
 from roughformer.cli._options import say, words_of
 from roughformer.cli._settings import choose_task, read_config
 from roughformer.errors import InputError
-from roughformer.train.team import current_team
+from roughformer.train import current_process_group
 
 __all__ = ["Asked", "TrainingRequest", "named_weights", "read_request"]
 
@@ -113,7 +113,7 @@ def _read(
     request: TrainingRequest, path: Path, columns: Columns, target: str, group: str | None = None
 ) -> Data:
     data = read_data(path, columns, target=target, group=group, labels=request.labels, lazily=True)
-    for note in data.notes if current_team().first else ():
+    for note in data.notes if current_process_group().first else ():
         say(f"note: {note}")
     if len(data.batch) == 0:
         raise InputError(f"{path} holds no series")

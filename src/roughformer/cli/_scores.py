@@ -9,7 +9,7 @@ from roughformer.predictor import Predictor
 from roughformer.series import SeriesBatch
 from roughformer.targets import ClassTargets, check_numbers
 from roughformer.threads import using_threads
-from roughformer.train.metrics import classification_scores, regression_scores
+from roughformer.train import classification_scores, regression_scores
 
 __all__ = ["figures_of", "prediction_columns", "predictions", "scores_at", "scores_of"]
 

@@ -7,9 +7,7 @@ from typing import Any
 import numpy.typing as npt
 
 from roughformer.errors import InputError
-from roughformer.store.claim import MARKER
-from roughformer.store.manifest import MANIFEST
-from roughformer.store.stored import StoredSeries
+from roughformer.store import MANIFEST, MARKER, StoredSeries
 
 __all__ = ["place_of", "stored_at", "stored_target"]
 

@@ -15,11 +15,13 @@ from roughformer.cli._columns import Columns, column_names, resolve, values_by_s
 from roughformer.cli._options import say
 from roughformer.errors import InputError
 from roughformer.signatures.features import readable
-from roughformer.store.build import Built, Progress, build_store
-from roughformer.store.columns import TableColumns
-from roughformer.store.places import Place
-from roughformer.store.plan import by_id
-from roughformer.store.sources import (
+from roughformer.store import (
+    Built,
+    Place,
+    Progress,
+    TableColumns,
+    build_store,
+    by_id,
     entries_of,
     find_files,
     keys_of,
@@ -159,7 +161,7 @@ class StoreJob:
         source = open_source(find_files(self.data), columns.needed, columns.series_id)
         columns.check(source.schema)
         size = sum(group.bytes for group in source.groups)
-        way = "in the order of the series" if by_id(source.groups) else "to be scattered by series"
+        way = "in the order of the series" if by_id(source.groups) else "to be shuffled by series"
         files = f"{len(source.files):,} files"
         typer.echo(f"{source.rows:,} rows in {files}, {readable(size)} in memory, {way}")
 

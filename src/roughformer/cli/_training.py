@@ -20,9 +20,8 @@ from roughformer.estimators import estimator_class
 from roughformer.estimators.summary import Scores, known_scores, verdict
 from roughformer.predictor import Predictor
 from roughformer.report import write_report
-from roughformer.store.stored import StoredSeries
-from roughformer.train.metrics import better
-from roughformer.train.team import current_team
+from roughformer.store import StoredSeries
+from roughformer.train import better, current_process_group
 
 __all__ = ["run_training"]
 
@@ -38,7 +37,7 @@ def run_training(request: TrainingRequest) -> dict[str, Any]:
     return nothing.
     """
     started = time.perf_counter()
-    team = current_team()
+    team = current_process_group()
     resume = team.once(lambda: request.resume or is_restart(request.out))
     request = replace(request, resume=resume, quiet=request.quiet or not team.first)
     asked = read_request(request)

@@ -21,10 +21,19 @@ from roughformer.errors import InputError
 from roughformer.estimators import RFormerClassifier, estimator_class
 from roughformer.reproduce.alone import only_one
 from roughformer.series import SeriesBatch
-from roughformer.store.stored import StoredSeries
-from roughformer.train.metrics import HIGHER_IS_BETTER
-from roughformer.tune import Engine, Problem, Space, Study, default_space, open_study, parse_space
-from roughformer.tune.search import search
+from roughformer.store import StoredSeries
+from roughformer.train import HIGHER_IS_BETTER
+from roughformer.tune import (
+    LocalEngine,
+    Problem,
+    Space,
+    Study,
+    default_space,
+    open_study,
+    parse_space,
+    search,
+    trial_directory,
+)
 
 __all__ = ["TuningRequest", "run_tuning"]
 
@@ -40,10 +49,8 @@ class TuningRequest:
     trials: int
     space: Path | None = None
     pruner: str = "median"
-    engine: str = "local"
     workers: int = 1
     threads: int | None = None
-    address: str | None = None
     resume: bool = False
 
 
@@ -64,7 +71,6 @@ def run_tuning(request: TuningRequest) -> dict[str, Any]:
     if request.out.exists() and not request.out.is_dir():
         raise InputError(f"{request.out} is a file; choose a directory with --out")
     quiet, work = request.training.quiet, request.out / "trials"
-    # The engine first: a cluster that does not answer leaves nothing behind.
     with closing(_engine(request, plan.problem, work)) as engine, only_one(request.out):
         study = _study(request, plan)
         if not quiet:
@@ -191,13 +197,7 @@ def _fingerprint(problem: Problem) -> str:
     return digest.hexdigest()
 
 
-def _engine(request: TuningRequest, problem: Problem, work: Path) -> Engine:
-    if request.engine == "ray":
-        from roughformer.tune.ray_engine import RayEngine
-
-        return RayEngine(problem, request.workers, request.threads or 1, request.address)
-    from roughformer.tune.local import LocalEngine
-
+def _engine(request: TuningRequest, problem: Problem, work: Path) -> LocalEngine:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
     threads = request.threads or max(cores // request.workers, 1)
     return LocalEngine(problem, work, request.workers, threads)
@@ -210,11 +210,7 @@ def _nothing(study: Study) -> str:
 
 
 def _train_winner(request: TuningRequest, work: Path, number: int) -> dict[str, Any]:
-    """The run ``best``: it goes on from the trial's last state, which is its end; where there is
-    none (the trial ran on another machine), the same training is done again.
-    """
-    from roughformer.tune.local import trial_directory
-
+    """The run ``best``: it goes on from the trial's last state, which is its end."""
     out = request.out / "best"
     state = trial_directory(work, number) / "state"
     shutil.rmtree(out, ignore_errors=True)

@@ -6,8 +6,7 @@ from roughformer.atomic import write_file
 from roughformer.cli._runs import write_json
 from roughformer.errors import InputError
 from roughformer.report import write_report
-from roughformer.tune import Study
-from roughformer.tune.results import as_csv, rows_of
+from roughformer.tune import Study, as_csv, rows_of
 
 if TYPE_CHECKING:
     from roughformer.cli._tuning import TuningRequest

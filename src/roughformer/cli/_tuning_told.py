@@ -7,9 +7,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from roughformer.cli._options import say
-from roughformer.tune import Ended, Reported, Study
-from roughformer.tune.local import trial_directory
-from roughformer.tune.results import rows_of, summary_line
+from roughformer.tune import Ended, Reported, Study, rows_of, summary_line, trial_directory
 
 __all__ = ["Told"]
 

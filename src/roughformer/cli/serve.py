@@ -110,7 +110,7 @@ def serve(
     http://HOST:PORT/ is a monitor for browsers, /docs lists the operations. Stops on Ctrl-C or
     SIGTERM when all that was accepted is answered.
     """
-    from roughformer.io._extras import optional
+    from roughformer.checks import optional
 
     for package in ("fastapi", "uvicorn", "websockets", "orjson", "prometheus_client"):
         optional(package, "serve")

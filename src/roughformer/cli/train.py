@@ -84,13 +84,6 @@ def train(
     no_plots: Annotated[
         bool, _option("A report without pictures, made faster.", _RUN, "--no-plots")
     ] = False,
-    engine: Annotated[
-        str, _option("local: this process (or torchrun's); ray: workers of a cluster.", _RUN)
-    ] = "local",
-    workers: Annotated[int, _option("Workers of --engine ray.", _RUN, min=1)] = 1,
-    address: Annotated[
-        str | None, _option("Of the Ray cluster (default: one that Ray starts here).", _RUN)
-    ] = None,
     quiet: Annotated[bool, _option("Print nothing but errors.", _RUN, "--quiet", "-q")] = False,
 ) -> None:
     """Learn from labelled series; writes a run with model, metrics, plots and report.html.
@@ -104,10 +97,6 @@ def train(
     from roughformer.cli._settings import parse_assignments
     from roughformer.cli._training import run_training
 
-    if engine not in ("local", "ray"):
-        raise typer.BadParameter(f"local or ray, not {engine!r}", param_hint="--engine")
-    if engine == "local" and (workers > 1 or address is not None):
-        raise typer.BadParameter("they are for --engine ray", param_hint="--workers, --address")
     flags: dict[str, Any] = {
         "windows": options.windows_of(windows, window_duration, window_points),
         "depth": depth,
@@ -149,13 +138,8 @@ def train(
         command=shlex.join(["roughformer", *sys.argv[1:]]),
     )
     try:
-        if engine == "ray":
-            from roughformer.cli._ray_training import train_on_ray
-
-            summary = train_on_ray(request, workers=workers, threads=threads or 1, address=address)
-        else:
-            with one_voice():
-                summary = run_training(request)
+        with one_voice():
+            summary = run_training(request)
     except KeyboardInterrupt:
         some = any(out.glob("state")) or any(out.glob("member-*/state"))
         state = "the last epoch's state is" if some else "no epoch was"

@@ -60,13 +60,9 @@ def tune(
     seed: Annotated[
         int | None, _option("The same seed gives the same search (default: 0).", _SEARCH)
     ] = None,
-    engine: Annotated[str, _option("local: processes here; ray: a cluster.", _WHERE)] = "local",
     workers: Annotated[int, _option("Trials at a time.", _WHERE, min=1)] = 1,
     threads: Annotated[
         int | None, _option("Threads of a trial (default: cores / workers).", _WHERE, min=1)
-    ] = None,
-    address: Annotated[
-        str | None, _option("Of the Ray cluster (default: one that Ray starts here).", _WHERE)
     ] = None,
     resume: Annotated[
         bool, _option("Go on where a killed search stopped.", _SEARCH, "--resume")
@@ -85,14 +81,10 @@ def tune(
     from roughformer.cli._requests import TrainingRequest
     from roughformer.cli._settings import parse_assignments
     from roughformer.cli._tuning import TuningRequest, run_tuning
-    from roughformer.tune.study import PRUNERS
+    from roughformer.tune import PRUNERS
 
     if pruner not in PRUNERS:
         raise typer.BadParameter(f"{', '.join(PRUNERS)}, not {pruner!r}", param_hint="--pruner")
-    if engine not in ("local", "ray"):
-        raise typer.BadParameter(f"local or ray, not {engine!r}", param_hint="--engine")
-    if address is not None and engine != "ray":
-        raise typer.BadParameter("it is for --engine ray", param_hint="--address")
     said: dict[str, Any] = {
         "epochs": epochs,
         "metric": metric,
@@ -118,9 +110,7 @@ def tune(
         plots=not no_plots,
         command=shlex.join(["roughformer", *sys.argv[1:]]),
     )
-    request = TuningRequest(
-        training, out, trials, space, pruner, engine, workers, threads, address, resume
-    )
+    request = TuningRequest(training, out, trials, space, pruner, workers, threads, resume)
     try:
         best = run_tuning(request)
     except KeyboardInterrupt:

@@ -4,13 +4,34 @@ Every function returns a ``matplotlib.figure.Figure`` that no global state knows
 is needed and nothing has to be closed; ``path=`` also saves it (PNG, SVG, PDF by its ending).
 """
 
-from roughformer.plots._evaluation import plot_calibration, plot_confusion, plot_regression
-from roughformer.plots._explanation import plot_explanation
-from roughformer.plots._series import plot_series
-from roughformer.plots._tokens import plot_tokens
-from roughformer.plots._training import plot_history
+from roughformer.plots.figure import (
+    BLUE,
+    GREY,
+    LIGHT,
+    ORANGE,
+    finish,
+    new_figure,
+    note,
+    shorten,
+    styled,
+    tidy,
+)
+from roughformer.plots.scores import (
+    plot_calibration,
+    plot_confusion,
+    plot_history,
+    plot_regression,
+)
+from roughformer.plots.series import plot_explanation, plot_series, plot_tokens
 
 __all__ = [
+    "BLUE",
+    "GREY",
+    "LIGHT",
+    "ORANGE",
+    "finish",
+    "new_figure",
+    "note",
     "plot_calibration",
     "plot_confusion",
     "plot_explanation",
@@ -18,4 +39,7 @@ __all__ = [
     "plot_regression",
     "plot_series",
     "plot_tokens",
+    "shorten",
+    "styled",
+    "tidy",
 ]

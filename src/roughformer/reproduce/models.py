@@ -5,7 +5,7 @@ from typing import Any
 
 from roughformer.estimators import RocketClassifier, RocketRegressor, estimator_class
 from roughformer.estimators.base import TrainedEstimator
-from roughformer.train.clock import processor_time
+from roughformer.train import processor_time
 
 __all__ = [
     "OWN_RDE",

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from roughformer.atomic import write_file
+from roughformer.checks import optional
 from roughformer.errors import InputError
-from roughformer.io._extras import optional
 
 __all__ = ["SPACE", "VIEWS", "begin_trial", "end_trial", "propose"]
 

@@ -10,8 +10,7 @@ import numpy.typing as npt
 
 from roughformer.errors import InputError
 from roughformer.series import _combine, _validate
-from roughformer.series._convert import Extras, Index, Parts, Values, frozen
-from roughformer.series._times import FloatTimes
+from roughformer.series._arrays import Extras, FloatTimes, Index, Parts, Values, frozen
 
 __all__ = ["Storage"]
 

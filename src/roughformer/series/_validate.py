@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from roughformer.errors import InputError
-from roughformer.series._convert import Index, Values, as_array
-from roughformer.series._times import FloatTimes
+from roughformer.series._arrays import FloatTimes, Index, Values, as_array
 
 __all__ = [
     "check_lengths",

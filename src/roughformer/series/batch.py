@@ -15,19 +15,21 @@ import numpy.typing as npt
 from roughformer.dropping import keep_mask
 from roughformer.errors import InputError
 from roughformer.series import _combine, _fill, _parquet, _table, _validate
-from roughformer.series._convert import (
+from roughformer.series._arrays import (
     Extras,
+    FloatTimes,
     Parts,
     Values,
     as_array,
+    as_origin,
     as_values,
     is_tensor,
     parts_of_arrays,
     parts_of_block,
+    to_seconds,
 )
 from roughformer.series._fill import UnobservedWarning
 from roughformer.series._storage import Storage
-from roughformer.series._times import FloatTimes, as_origin, to_seconds
 
 __all__ = ["SeriesBatch", "UnobservedWarning"]
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from roughformer.plots._figure import BLUE, GREY, LIGHT, ORANGE, new_figure, note, styled, tidy
+from roughformer.plots import BLUE, GREY, LIGHT, ORANGE, new_figure, note, styled, tidy
 from roughformer.tune.study import Study
 
 __all__ = ["importances", "pictures_of"]

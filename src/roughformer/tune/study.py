@@ -6,18 +6,18 @@ trial n is drawn by a TPE sampler seeded by (seed, n) from the trials before it:
 killed proposes what it would have proposed. Only the process that searches writes the journal.
 """
 
+import csv
+import io
 import json
 import math
 import warnings
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from roughformer.checks import optional
 from roughformer.errors import InputError
-from roughformer.io._extras import optional
-from roughformer.tune.jobs import Ended
 from roughformer.tune.space import Space
-
-__all__ = ["JOURNAL", "PRUNERS", "Study", "open_study"]
 
 JOURNAL = "study.journal"
 PRUNERS = ("median", "hyperband", "none")
@@ -25,6 +25,24 @@ _NAME = "roughformer"
 _AT_RANDOM = 8  # trials before the sampler models what it has seen
 _BEFORE_PRUNING = 4  # finished trials that a trial must be compared with
 _ATTEMPTS = 3  # a trial whose process dies so often is given up
+
+
+@dataclass(frozen=True)
+class Reported:
+    """A trial has ended an epoch (from 1) with this score on validation."""
+
+    number: int
+    epoch: int
+    score: float
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A trial is over: with a ``result``, because it was told to stop, or ``failed``."""
+
+    number: int
+    result: dict[str, Any] | None = None
+    failed: str | None = None
 
 
 def open_study(
@@ -211,3 +229,73 @@ def _difference(old: dict[str, Any], new: dict[str, Any], inside: str = "") -> s
             return _difference(was, now, f"{inside}{name}.")
         return f"{inside}{name}: {json.dumps(was)}, now {json.dumps(now)}"
     return "in its order"
+
+
+# What came out of a search: a row for each trial, as JSON and CSV.
+
+_STATES = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed", "RUNNING": "running"}
+
+
+def rows_of(study: Study) -> list[dict[str, Any]]:
+    """For each trial: ``trial`` (its number), ``state``, ``score`` (of a pruned one the best so
+    far), what it cost, ``parameters``, ``curve`` (score of each epoch), ``failed``: why.
+    """
+    rows = []
+    better = max if study.study.direction.name == "MAXIMIZE" else min
+    for trial in study.trials:
+        result = trial.user_attrs.get("result", {})
+        curve = {int(step): value for step, value in sorted(trial.intermediate_values.items())}
+        score = result.get("score")
+        if score is None and curve:
+            score = better(curve.values())
+        begun, ended = trial.datetime_start, trial.datetime_complete
+        spent = (ended - begun).total_seconds() if begun and ended else None
+        rows.append(
+            {
+                "trial": trial.number,
+                "state": _STATES.get(trial.state.name, "waiting"),
+                "score": score,
+                "best_epoch": result.get("best_epoch"),
+                "epochs": result.get("epochs", len(curve)),
+                "seconds": result.get("seconds", spent),
+                "weights": result.get("weights"),
+                "scores": result.get("scores", {}),
+                "parameters": study.space.values(trial.params),
+                "curve": curve,
+                "failed": trial.user_attrs.get("failed"),
+            }
+        )
+    return rows
+
+
+def as_csv(rows: list[dict[str, Any]], names: list[str]) -> str:
+    """A line for each trial, a column for each parameter; what is no number or word is JSON."""
+    plain = ["trial", "state", "score", "best_epoch", "epochs", "seconds", "weights"]
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow([*plain, *names, "failed"])
+    for row in rows:
+        cells = [row[name] for name in plain]
+        cells += [_cell(row["parameters"][name]) for name in names]
+        table.writerow([*cells, row["failed"]])
+    return text.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    if value is None:
+        return "none"
+    scalar = isinstance(value, bool | int | float | str)
+    return value if scalar else json.dumps(value, default=str)
+
+
+def summary_line(row: dict[str, Any], metric: str) -> str:
+    """One trial in words, for the terminal."""
+    head = f"trial {row['trial']}"
+    if row["state"] == "failed":
+        return f"{head} failed: {row['failed']}"
+    if row["score"] is None:
+        return f"{head} {row['state']}"
+    told = f"{head}: {metric} {row['score']:.4g}"
+    if row["state"] == "pruned":
+        return f"{told}, pruned after epoch {row['epochs']}"
+    return f"{told} in epoch {row['best_epoch']} of {row['epochs']}, {row['seconds']:.0f} s"
