@@ -56,6 +56,8 @@ if TYPE_CHECKING:
     from roughformer.plots import plot_series as plot_series
     from roughformer.plots import plot_tokens as plot_tokens
     from roughformer.predictor import Predictor as Predictor
+    from roughformer.runs import SeriesData as SeriesData
+    from roughformer.runs import read as read
     from roughformer.series import SeriesBatch as SeriesBatch
     from roughformer.series import UnobservedWarning as UnobservedWarning
     from roughformer.signatures.api import logsignature as logsignature
@@ -94,6 +96,7 @@ _HOME = {
         "plot_tokens"
     ),
     "predictor": "Predictor",
+    "runs": "SeriesData read",
     "series": "SeriesBatch UnobservedWarning",
     "signatures.api": "logsignature multiview_signature signature",
     "signatures.features": "feature_count feature_names memory_estimate",

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from roughformer.cli._options import say
-from roughformer.cli._runs import prepare_run, write_json
 from roughformer.errors import InputError
 from roughformer.estimators import RFormerClassifier, RocketClassifier, TransformerClassifier
 from roughformer.io import make_sine
 from roughformer.report import write_report
+from roughformer.runs import prepare_run, write_json
 from roughformer.series import SeriesBatch
 from roughformer.tokens.cells import CellEncoder
 from roughformer.train import TrainConfig

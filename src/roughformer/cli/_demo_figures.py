@@ -6,7 +6,7 @@ import numpy as np
 
 from roughformer import plots
 from roughformer.cli._demo import HALF, TITLES
-from roughformer.plots import BLUE, ORANGE, new_figure, styled, tidy
+from roughformer.plots.figure import BLUE, ORANGE, new_figure, styled, tidy
 from roughformer.series import SeriesBatch
 
 __all__ = ["demo_figures"]

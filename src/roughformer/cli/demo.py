@@ -29,7 +29,7 @@ def demo(
     all points, and with half of them left out in training and test.
     """
     from roughformer.cli._demo import run_demo
-    from roughformer.cli._runs import write_json
+    from roughformer.runs import write_json
 
     check_place(json_file, "--json")
     result = run_demo(out, seed=seed, seconds=seconds, quick=quick, threads=threads)

@@ -115,8 +115,8 @@ def serve(
     for package in ("fastapi", "uvicorn", "websockets", "orjson", "prometheus_client"):
         optional(package, "serve")
     from roughformer.alarms import Alarm
-    from roughformer.cli._runs import model_directory
     from roughformer.predictor import Predictor
+    from roughformer.runs import model_directory
     from roughformer.serve.limits import Limits
     from roughformer.serve.model import ServedModel
     from roughformer.serve.server import run as run_server

@@ -5,6 +5,7 @@ import os
 import threading
 import warnings
 from collections.abc import Mapping
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -400,9 +401,7 @@ class TrainedEstimator(FittedEstimator):
         return inputs, self._to_loss(target).repeat(len(rates), *[1] * (target.dim() - 1))
 
     def _facts(self, part: Series) -> dict[str, Any]:
-        from roughformer import __version__
-
-        return {"roughformer": __version__, "trained_on": len(part), "task": self.task}
+        return {"roughformer": version("roughformer"), "trained_on": len(part), "task": self.task}
 
 
 def _of_member(number: int, callback: Callback) -> Callback:

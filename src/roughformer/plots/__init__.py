@@ -2,20 +2,9 @@
 
 Every function returns a ``matplotlib.figure.Figure`` that no global state knows of, so no display
 is needed and nothing has to be closed; ``path=`` also saves it (PNG, SVG, PDF by its ending).
+``plots.figure`` has what pictures of other packages may share.
 """
 
-from roughformer.plots.figure import (
-    BLUE,
-    GREY,
-    LIGHT,
-    ORANGE,
-    finish,
-    new_figure,
-    note,
-    shorten,
-    styled,
-    tidy,
-)
 from roughformer.plots.scores import (
     plot_calibration,
     plot_confusion,
@@ -25,13 +14,6 @@ from roughformer.plots.scores import (
 from roughformer.plots.series import plot_explanation, plot_series, plot_tokens
 
 __all__ = [
-    "BLUE",
-    "GREY",
-    "LIGHT",
-    "ORANGE",
-    "finish",
-    "new_figure",
-    "note",
     "plot_calibration",
     "plot_confusion",
     "plot_explanation",
@@ -39,7 +21,4 @@ __all__ = [
     "plot_regression",
     "plot_series",
     "plot_tokens",
-    "shorten",
-    "styled",
-    "tidy",
 ]

@@ -76,7 +76,7 @@ def ablation_figure(
     title: str, task: str, tokens: dict[str, str], rows: list[Row]
 ) -> tuple[str, str, Any]:
     """Mean scores as dots, a line for each change."""
-    from roughformer.plots import BLUE, ORANGE
+    from roughformer.plots.figure import BLUE, ORANGE
     from roughformer.reproduce.drawing import curves
 
     own = [r for r in rows if r["job"]["task"] == task]

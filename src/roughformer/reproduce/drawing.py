@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from roughformer.plots import new_figure, styled, tidy
+from roughformer.plots.figure import new_figure, styled, tidy
 
 __all__ = ["curves", "logarithmic", "look", "whole_ticks"]
 

@@ -187,7 +187,7 @@ def _worst(rows: list[Row]) -> Table | None:
 
 def _figure(rows: list[Row]) -> tuple[str, str, Any]:
     """A dot is a mean, a line through it goes from the lowest to the highest seed."""
-    from roughformer.plots import BLUE, ORANGE
+    from roughformer.plots.figure import BLUE, ORANGE
     from roughformer.reproduce.drawing import curves, logarithmic
 
     names = _names()

@@ -237,7 +237,7 @@ def _best_trials(title: str, task: str, trials: list[Row]) -> Table:
 
 
 def _search_figure(task: str, trials: list[Row]) -> tuple[str, str, Any]:
-    from roughformer.plots import BLUE, GREY, ORANGE
+    from roughformer.plots.figure import BLUE, GREY, ORANGE
     from roughformer.reproduce.drawing import curves
 
     score = "validation accuracy" if task == "sine" else "validation RMSE"

@@ -186,7 +186,7 @@ def _table(task: str, rows: list[Row]) -> Table:
 def _figure(task: str, rows: list[Row]) -> tuple[str, str, Any]:
     from matplotlib.ticker import NullLocator
 
-    from roughformer.plots import BLUE, ORANGE
+    from roughformer.plots.figure import BLUE, ORANGE
     from roughformer.reproduce.drawing import curves
 
     figure, (axes,) = curves(1, "step: samples to a window", _SCORE[task], height=3.4)

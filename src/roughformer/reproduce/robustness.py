@@ -244,7 +244,7 @@ def _table(title: str, task: str, conditions: list[str], rows: list[Row], note: 
 def _figure(
     task: str, dropped: list[str], others: list[str], rows: list[Row]
 ) -> tuple[str, str, Any]:
-    from roughformer.plots import GREY
+    from roughformer.plots.figure import GREY
     from roughformer.reproduce.drawing import curves, look
 
     score = "test accuracy" if task == "sine" else "test RMSE"

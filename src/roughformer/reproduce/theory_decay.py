@@ -109,7 +109,7 @@ def _show(rows: list[Row], figures: bool) -> Page:
 
 
 def _figure(rows: list[Row], depth: int) -> tuple[str, str, Any]:
-    from roughformer.plots import BLUE, ORANGE
+    from roughformer.plots.figure import BLUE, ORANGE
     from roughformer.reproduce.drawing import curves
 
     names = list(rows[0]["families"])

@@ -1,35 +1,29 @@
 """Hyperparameter search: which settings of an estimator validate best, found by Optuna."""
 
-from roughformer.tune.search import Job, LocalEngine, Problem, search, trial_directory
-from roughformer.tune.space import Choice, Range, Space, default_space, parse_space
-from roughformer.tune.study import (
+from roughformer.tune.search import (
     PRUNERS,
-    Ended,
-    Reported,
-    Study,
+    Problem,
+    Search,
     as_csv,
-    open_study,
-    rows_of,
-    summary_line,
+    begun_trials,
+    best_trial,
+    search_figures,
+    trial_row,
 )
+from roughformer.tune.space import Choice, Range, Space, default_space, parse_space
 
 __all__ = [
     "PRUNERS",
     "Choice",
-    "Ended",
-    "Job",
-    "LocalEngine",
     "Problem",
     "Range",
-    "Reported",
+    "Search",
     "Space",
-    "Study",
     "as_csv",
+    "begun_trials",
+    "best_trial",
     "default_space",
-    "open_study",
     "parse_space",
-    "rows_of",
-    "search",
-    "summary_line",
-    "trial_directory",
+    "search_figures",
+    "trial_row",
 ]

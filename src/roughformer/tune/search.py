@@ -1,32 +1,53 @@
-"""The search: trials in processes of this machine, proposed by the study."""
+"""Search with Optuna: trials report after each epoch, are pruned, and are kept in a journal.
 
+The journal is Optuna's (``JournalStorage``; ``optuna-dashboard`` reads it). Worker processes share
+it. A search that was killed goes on from it: trials that were running are run again.
+"""
+
+import csv
+import io
 import json
+import math
 import multiprocessing
-import os
-import threading
 import time
-from collections.abc import Callable
+import warnings
 from dataclasses import dataclass
-from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
 import numpy.typing as npt
 
+from roughformer.checks import optional
 from roughformer.errors import InputError
 from roughformer.estimators import estimator_class
 from roughformer.series import SeriesBatch
-from roughformer.train import better
-from roughformer.tune.study import Ended, Reported, Study
+from roughformer.train import HIGHER_IS_BETTER, better
+from roughformer.tune.space import Space
 
+JOURNAL = "study.journal"
+PRUNERS = ("median", "hyperband", "none")
+_RANDOM_TRIALS = 8  # before the sampler models what it has seen
+_BEFORE_PRUNING = 4  # finished trials that a trial is compared with
+_ATTEMPTS = 3  # a trial during which the search is killed so often is given up
 Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
 class Problem:
-    """What all trials learn: ``batch`` of B series, ``target (B,)`` or ``(B, m)``, ``groups``
-    ``(B,)`` that a split keeps together, ``held``: validation series and their targets instead of
-    a part of ``batch``.
+    """What all trials learn.
+
+    Attributes
+    ----------
+    task : {"classification", "regression"}
+    batch : SeriesBatch
+        B series.
+    target : ndarray (B,) or (B, m)
+    groups : ndarray (B,), optional
+        Groups that a split keeps together.
+    held : (SeriesBatch, ndarray), optional
+        Validation series and their targets, instead of a part of ``batch``.
+    model : str
+        Name of the model, as ``estimator_class`` takes it.
     """
 
     task: str
@@ -38,51 +59,164 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class Job:
-    """A trial to run: its number and all settings of the estimator."""
+class Search:
+    """A search of ``space`` around ``settings``, whose study is in ``directory``."""
 
-    number: int
+    problem: Problem
     settings: dict[str, Any]
+    space: Space
+    directory: Path
+    pruner: str = "median"
+
+    @property
+    def metric(self) -> str:
+        """What trials are compared by, on validation."""
+        cls = estimator_class(self.problem.task, self.problem.model)
+        return str(cls.checked_metric(self.settings["metric"]))
+
+    def open(self) -> Any:
+        """The ``optuna.Study``; a new one begins with ``settings`` themselves."""
+        optuna = optional("optuna", "tune")
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        path = self.directory / JOURNAL
+        try:
+            backend = optuna.storages.journal.JournalFileBackend(str(path))
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # some versions call the constant liar experimental
+                study = optuna.create_study(
+                    study_name="roughformer",
+                    storage=optuna.storages.JournalStorage(backend),
+                    direction="maximize" if self.metric in HIGHER_IS_BETTER else "minimize",
+                    pruner=_pruner(optuna, self.pruner, int(self.settings["epochs"])),
+                    load_if_exists=True,
+                )
+                begun = len(study.get_trials(deepcopy=False))
+                study.sampler = optuna.samplers.TPESampler(
+                    seed=(1000 * int(self.settings["random_state"]) + begun) % 2**32,
+                    n_startup_trials=_RANDOM_TRIALS,
+                    constant_liar=True,
+                )
+        except (ValueError, KeyError) as error:
+            raise InputError(
+                f"{path} is damaged or not the journal of a search ({error}); choose another "
+                "directory with --out"
+            ) from None
+        return study
+
+    def begin(self, configuration: dict[str, Any], *, resume: bool) -> Any:
+        """Open the study, refuse one of another ``configuration``, and queue trials that a killed
+        search left. Nobody else may be searching in the directory.
+        """
+        path = self.directory / JOURNAL
+        if path.exists() and not resume:
+            raise InputError(
+                f"{self.directory} holds a search; go on with --resume, or choose another "
+                "directory with --out"
+            )
+        _mend(path)
+        study = self.open()
+        plain = json.loads(json.dumps(configuration))
+        before = study.user_attrs.get("configuration")
+        if before is None:
+            study.set_user_attr("configuration", plain)
+            study.enqueue_trial(self.space.place(self.settings))
+        elif before != plain:
+            raise InputError(
+                f"the search in {self.directory} was started with other settings "
+                f"({_difference(before, plain)}); resume it with the same ones, or start another "
+                "one with --out"
+            )
+        _requeue(study)
+        return study
+
+    def run(self, trials: int, *, workers: int = 1, told: Any = None) -> Any:
+        """Go on until ``trials`` have ended, in this process or in ``workers`` others; the study.
+
+        ``told(study, trial)`` is called after each trial, in the process that ran it.
+        """
+        study = self.open()
+        left = trials - len(begun_trials(study))
+        if workers == 1:
+            self._optimize(left, told)
+        else:
+            context = multiprocessing.get_context("spawn")  # forks of torch's threads may hang
+            shares = [left // workers + (i < left % workers) for i in range(workers)]
+            processes = [
+                context.Process(target=self._optimize, args=(share, told, i), daemon=True)
+                for i, share in enumerate(shares)
+                if share > 0
+            ]
+            for process in processes:
+                process.start()
+            for process in processes:
+                process.join()
+            _requeue(study)  # of a process that was killed
+            missing = trials - len(begun_trials(study))
+            if missing > 0 and missing < left:
+                return self.run(trials, workers=workers, told=told)
+        return self.open()
+
+    def _optimize(self, count: int, told: Any, number: int = 0) -> None:
+        study = self.open()
+        if number:
+            study.sampler.reseed_rng()
+        if count > 0:
+            callbacks = [told] if told else None
+            study.optimize(self._run_trial, n_trials=count, catch=(Exception,), callbacks=callbacks)
+
+    def _run_trial(self, trial: Any) -> float:
+        optuna = optional("optuna", "tune")
+        try:
+            values = self.space.suggest(trial)
+            result = run_trial(self.problem, self.settings | values, trial)
+            trial.set_user_attr("result", result)
+            return float(result["score"])
+        except optuna.TrialPruned:
+            raise
+        except KeyboardInterrupt:
+            trial.set_user_attr("interrupted", True)
+            raise
+        except Exception as error:
+            text = " ".join(str(error).split())
+            known = isinstance(error, InputError)
+            trial.set_user_attr("failed", text if known else f"{type(error).__name__}: {text}")
+            raise
 
 
-class Stopped(Exception):
-    """The search has given this trial up."""
+def run_trial(problem: Problem, settings: dict[str, Any], trial: Any) -> dict[str, Any]:
+    """Train one model; ``trial`` (of Optuna) hears of each epoch and may prune.
 
-
-def run_job(
-    problem: Problem,
-    settings: dict[str, Any],
-    report: Callable[[int, float], bool],
-    run_dir: Path | None = None,
-) -> dict[str, Any]:
-    """Train one model. ``report(epoch, score)``: True to stop, which raises ``Stopped``.
-
-    With ``run_dir`` a trial that was killed goes on from its last epoch. The result: ``score`` of
-    the best epoch, its number, all its scores, and what it cost.
+    The result: ``score`` of the best epoch, its number, all its scores, and what it cost.
     """
+    optuna = optional("optuna", "tune")
     started = time.perf_counter()
     cls = estimator_class(problem.task, problem.model)
     metric = cls.checked_metric(settings["metric"])
+    best: dict[str, Any] = {}
 
     def after_epoch(record: dict[str, Any]) -> None:
-        _check(record, metric)
-        if report(record["epoch"], float(record["valid_metric"])):
-            raise Stopped
+        nonlocal best
+        score = record["valid_metric"]
+        if score is None:
+            raise InputError("there is no validation part with known targets to choose by")
+        if record["metric"] != metric:
+            raise InputError(
+                f"{metric} is not defined on the validation part (one class only?); give more "
+                "validation series, or another --metric"
+            )
+        if better(metric, score, best.get("valid_metric")):
+            best = record
+        if not math.isnan(score):
+            trial.report(float(score), record["epoch"])
+            if trial.should_prune():
+                raise optuna.TrialPruned
 
-    for record in _earlier(run_dir):  # an epoch may have been saved and not yet told
-        after_epoch(record)
-    running: dict[str, Any] = {"run_dir": run_dir, "resume": run_dir is not None, "verbose": 0}
-    running["training__callbacks"] = (after_epoch,)
+    running = {"run_dir": None, "verbose": 0, "training__callbacks": (after_epoch,)}
     estimator = cls.from_settings(settings | running)
     estimator.fit(
         problem.batch, problem.target, groups=problem.groups, validation_data=problem.held
     )
-    best = None
-    for record in estimator.history_:
-        _check(record, metric)
-        if better(metric, record["valid_metric"], None if best is None else best["valid_metric"]):
-            best = record
-    if best is None:
+    if not best:
         raise InputError(f"no epoch had a {metric} that is a number; lower the learning rate")
     return {
         "score": float(best["valid_metric"]),
@@ -94,178 +228,145 @@ def run_job(
     }
 
 
-def _earlier(run_dir: Path | None) -> list[dict[str, Any]]:
-    """Records of the epochs before the process was killed; the last line may be half written."""
-    if run_dir is None or not (run_dir / "log.jsonl").exists():
-        return []
-    lines = (run_dir / "log.jsonl").read_text().splitlines(keepends=True)
-    return [json.loads(line) for line in lines if line.endswith("\n")]
+def begun_trials(study: Any) -> list[Any]:
+    """All trials but those that wait, or that were interrupted and run again."""
+    trials: list[Any] = study.get_trials(deepcopy=False)
+    again = {t.user_attrs.get("again") for t in trials}
+    return [t for t in trials if t.state.name != "WAITING" and t.number not in again]
 
 
-def _check(record: dict[str, Any], metric: str) -> None:
-    """Trials are compared by one metric, so an epoch that could not have it ends its trial."""
-    if record["valid_metric"] is None:
-        raise InputError("there is no validation part with known targets to choose by")
-    if record["metric"] != metric:
-        raise InputError(
-            f"{metric} is not defined on the validation part (one class only?); give more "
-            "validation series, or another --metric"
-        )
+def best_trial(study: Any) -> Any:
+    """The best of those that ran to their end, the first of equals; None if none did."""
+    done = [t for t in study.get_trials(deepcopy=False) if t.state.name == "COMPLETE"]
+    sign = -1 if study.direction.name == "MAXIMIZE" else 1
+    return min(done, key=lambda trial: (sign * trial.value, trial.number), default=None)
 
 
-def failure(error: BaseException) -> str:
-    """Why a trial failed, in one line."""
-    words = " ".join(str(error).split())
-    return words if isinstance(error, InputError) else f"{type(error).__name__}: {words}"
-
-
-# Trials in processes of this machine; one that dies takes its trial with it and nothing else.
-
-_ENDED = 70  # exit code of a process whose search is gone
-_SECONDS = 5.0  # that an ended process may take to be gone
-
-
-def trial_directory(where: Path, number: int) -> Path:
-    """What a trial goes on from if its search is killed."""
-    return where / f"{number:04d}"
-
-
-class LocalEngine:
-    """``workers`` processes with ``threads`` threads each, which run one trial after another."""
-
-    def __init__(self, problem: Problem, where: Path, workers: int, threads: int) -> None:
-        """``where``: directory of the trials under way."""
-        self.problem, self.where, self.slots, self.threads = problem, where, workers, threads
-        self._context = multiprocessing.get_context("spawn")  # forks of torch's threads may hang
-        self._free: list[_Worker] = []
-        self._busy: dict[int, _Worker] = {}
-
-    def start(self, job: Job) -> None:
-        """Begin a trial in a process that is free, or in a new one."""
-        worker = self._free.pop() if self._free else self._hire()
-        self._busy[job.number] = worker
-        worker.connection.send(job)
-
-    def wait(self) -> Reported | Ended:
-        """What a process says, or that it died."""
-        by_connection: dict[Any, int] = {w.connection: n for n, w in self._busy.items()}
-        ready = wait(list(by_connection))
-        number = min(by_connection[connection] for connection in ready)
-        worker = self._busy[number]
-        try:
-            event: Reported | Ended = worker.connection.recv()
-        except (EOFError, OSError):
-            del self._busy[number]
-            worker.process.join()
-            code = worker.process.exitcode or 0
-            how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
-            return Ended(number, failed=f"its process {how} (out of memory?)")
-        if isinstance(event, Ended):
-            self._free.append(self._busy.pop(number))
-        return event
-
-    def answer(self, number: int, *, stop: bool) -> None:
-        """Let the trial go on, or not. If its process died meanwhile, ``wait`` will find out."""
-        try:
-            self._busy[number].connection.send(stop)
-        except OSError:
-            return
-
-    def close(self) -> None:
-        """End all processes."""
-        for worker in [*self._free, *self._busy.values()]:
-            worker.process.kill()
-            worker.process.join(_SECONDS)
-            worker.connection.close()
-        self._free, self._busy = [], {}
-
-    def _hire(self) -> "_Worker":
-        ours, theirs = self._context.Pipe()
-        process = self._context.Process(
-            target=_work, args=(theirs, self.problem, self.where, self.threads), daemon=True
-        )
-        process.start()
-        theirs.close()  # so that the death of the process closes the pipe
-        return _Worker(process, ours)
-
-
-class _Worker:
-    def __init__(self, process: Any, connection: Connection) -> None:
-        self.process, self.connection = process, connection
-
-
-def _work(connection: Connection, problem: Problem, where: Path, threads: int) -> None:
-    """A process: one trial after another until its search is gone."""
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    while True:
-        try:
-            job: Job = connection.recv()
-        except EOFError:
-            return
-        connection.send(_one(connection, problem, job, where, threads))
-
-
-def _one(connection: Connection, problem: Problem, job: Job, where: Path, threads: int) -> Ended:
-    def report(epoch: int, score: float) -> bool:
-        connection.send(Reported(job.number, epoch, score))
-        return bool(connection.recv())
-
-    try:
-        settings = job.settings | {"n_jobs": job.settings["n_jobs"] or threads}
-        found = run_job(problem, settings, report, trial_directory(where, job.number))
-        return Ended(job.number, result=found)
-    except Stopped:
-        return Ended(job.number)
-    except (Exception, MemoryError) as error:
-        return Ended(job.number, failed=failure(error))
-
-
-def _end_with_parent() -> None:
-    """The search may be killed in the middle of an epoch: then this process ends at once."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(_ENDED)
-
-
-# The search itself: asks the study for trials, has an engine run them, tells the study.
-
-
-def search(
-    study: Study,
-    engine: LocalEngine,
-    settings: dict[str, Any],
-    trials: int,
-    told: Callable[[Reported | Ended], None] | None = None,
-) -> None:
-    """Go on until ``trials`` of the study have ended; those that a killed search left come first.
-
-    ``settings``: of the estimator, which each trial changes; ``told``: of all that happens, after
-    the study knows it.
+def trial_row(trial: Any, space: Space, *, maximize: bool) -> dict[str, Any]:
+    """``trial`` (its number), ``state``, ``score`` (of a pruned one the best so far), what it
+    cost, ``parameters``, ``curve`` (score of each epoch), ``failed``: why.
     """
-    left = study.unfinished()
-    stopped: set[int] = set()
-    running = 0
-    try:
-        while True:
-            while running < engine.slots and (left or len(study) < trials):
-                number = left.pop(0) if left else study.ask()
-                if not study.begin(number):  # it has killed its process too often
-                    continue
-                engine.start(Job(number, settings | study.values(number)))
-                running += 1
-            if not running:
-                return
-            event = engine.wait()
-            if isinstance(event, Reported):
-                stop = study.report(event.number, event.epoch, event.score)
-                if stop:
-                    stopped.add(event.number)
-                engine.answer(event.number, stop=stop)
-            else:
-                running -= 1
-                study.end(event, pruned=event.number in stopped)
-            if told is not None:
-                told(event)
-    finally:
-        engine.close()
+    result = trial.user_attrs.get("result", {})
+    curve = {int(step): value for step, value in sorted(trial.intermediate_values.items())}
+    score = result.get("score")
+    if score is None and curve:
+        score = (max if maximize else min)(curve.values())
+    spent = trial.duration.total_seconds() if trial.duration else None
+    state = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed"}.get(trial.state.name)
+    return {
+        "trial": trial.number,
+        "state": state or "running",
+        "score": score,
+        "best_epoch": result.get("best_epoch"),
+        "epochs": result.get("epochs", len(curve)),
+        "seconds": result.get("seconds", spent),
+        "weights": result.get("weights"),
+        "scores": result.get("scores", {}),
+        "parameters": space.values(trial.params),
+        "curve": curve,
+        "failed": trial.user_attrs.get("failed"),
+    }
+
+
+def as_csv(rows: list[dict[str, Any]], names: list[str]) -> str:
+    """A line for each trial, a column for each parameter; what is no number or word is JSON."""
+    plain = ["trial", "state", "score", "best_epoch", "epochs", "seconds", "weights"]
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow([*plain, *names, "failed"])
+    for row in rows:
+        cells = [row[name] for name in plain]
+        cells += [_cell(row["parameters"].get(name)) for name in names]
+        table.writerow([*cells, row["failed"]])
+    return text.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    if value is None:
+        return "none"
+    scalar = isinstance(value, bool | int | float | str)
+    return value if scalar else json.dumps(value, default=str)
+
+
+def search_figures(study: Any, metric: str) -> list[tuple[str, str, Any]]:
+    """``(name, caption, Figure)`` of score by trial, parameters that mattered, and all trials."""
+    optional("matplotlib", "plots")
+    optuna = optional("optuna", "tune")
+    draw = optuna.visualization.matplotlib
+    pictures = (
+        ("history", f"Validation {metric} of each trial, and the best so far",
+         draw.plot_optimization_history),
+        ("importance", "How much of the score's variance each parameter explains (fANOVA)",
+         draw.plot_param_importances),
+        ("parallel", "A line for each trial; the darker, the better the score",
+         draw.plot_parallel_coordinate),
+    )  # fmt: skip
+    found = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # these functions are called experimental
+        for name, caption, plot in pictures:
+            try:
+                axes = plot(study, target_name=metric.replace("_", " "))
+            except (RuntimeError, ValueError):  # too few trials, or no variance to share out
+                continue
+            figure = axes.figure
+            optional("matplotlib.pyplot", "plots").close(figure)
+            found.append((name, caption, figure))
+    return found
+
+
+def _pruner(optuna: Any, name: str, epochs: int) -> Any:
+    """The schedule of the learning rate makes early epochs poor judges: a quarter is let pass."""
+    quiet = max(epochs // 4, 1)
+    if name == "median":
+        return optuna.pruners.MedianPruner(
+            n_startup_trials=_BEFORE_PRUNING, n_warmup_steps=quiet, n_min_trials=2
+        )
+    if name == "hyperband":
+        return optuna.pruners.HyperbandPruner(min_resource=quiet, max_resource=epochs)
+    return optuna.pruners.NopPruner()
+
+
+def _requeue(study: Any) -> None:
+    """Queue the trials that were running when their process died, or was interrupted."""
+    optuna = optional("optuna", "tune")
+    trials = study.get_trials(deepcopy=False)
+    again = {t.user_attrs.get("again") for t in trials}
+    for trial in trials:
+        if trial.state.name == "RUNNING":
+            own = optuna.trial.Trial(study, trial._trial_id)
+            attempts = trial.user_attrs.get("attempts", 0) + 1
+            if attempts >= _ATTEMPTS:
+                own.set_user_attr("failed", f"its process died {attempts} times while it ran")
+                study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
+                continue
+            study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
+        elif not trial.user_attrs.get("interrupted") or trial.number in again:
+            continue
+        else:
+            attempts = trial.user_attrs.get("attempts", 0)
+        attrs = {"again": trial.number, "attempts": attempts}
+        study.enqueue_trial(trial.params, user_attrs=attrs)
+
+
+def _mend(path: Path) -> None:
+    """Cut off a line that was being written when its writer was killed, and free its lock."""
+    if path.exists():
+        whole = path.read_bytes()
+        end = whole.rfind(b"\n") + 1
+        if end < len(whole):
+            with open(path, "r+b") as file:
+                file.truncate(end)
+    path.with_name(path.name + ".lock").unlink(missing_ok=True)
+
+
+def _difference(old: dict[str, Any], new: dict[str, Any], inside: str = "") -> str:
+    """The first entry that differs, as ``name: old, now new``."""
+    for name in dict.fromkeys([*new, *old]):
+        was, now = old.get(name), new.get(name)
+        if was == now:
+            continue
+        if isinstance(was, dict) and isinstance(now, dict):
+            return _difference(was, now, f"{inside}{name}.")
+        return f"{inside}{name}: {json.dumps(was)}, now {json.dumps(now)}"
+    return "in its order"

@@ -65,6 +65,8 @@ class Space(dict[str, Choice | Range]):
         """Settings of an estimator from what a study has drawn."""
         found = {}
         for name, what in self.items():
+            if name not in drawn:  # the trial ended before
+                continue
             mark = drawn[name]
             if isinstance(what, Choice):
                 found[name] = what.values[what.labels.index(mark)]
@@ -86,20 +88,19 @@ class Space(dict[str, Choice | Range]):
                     found[name] = value
         return found
 
-    def distributions(self, optuna: Any) -> dict[str, Any]:
-        """As Optuna has it."""
-        kinds = optuna.distributions
-        found = {}
+    def suggest(self, trial: Any) -> dict[str, Any]:
+        """Settings of an estimator that an Optuna trial proposes."""
+        drawn = {}
         for name, what in self.items():
             if isinstance(what, Choice):
-                found[name] = kinds.CategoricalDistribution(what.labels)
+                drawn[name] = trial.suggest_categorical(name, what.labels)
             elif what.whole:
                 step = 1 if what.step is None else int(what.step)
-                found[name] = kinds.IntDistribution(what.low, what.high, log=what.log, step=step)
+                drawn[name] = trial.suggest_int(name, what.low, what.high, log=what.log, step=step)
             else:
                 low, high = float(what.low), float(what.high)
-                found[name] = kinds.FloatDistribution(low, high, log=what.log, step=what.step)
-        return found
+                drawn[name] = trial.suggest_float(name, low, high, log=what.log, step=what.step)
+        return self.values(drawn)
 
     def plain(self) -> dict[str, Any]:
         """As TOML and JSON have it."""

@@ -1,29 +1,144 @@
 """A whole training run: read, fit, score, draw, report."""
 
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+import numpy as np
+import numpy.typing as npt
+from roughformer.runs.data import say
+from roughformer.errors import InputError
+from roughformer.runs.data import Columns, SeriesData, read_data
+from roughformer.runs.settings import choose_task, read_config
+from roughformer.train import current_process_group
 import time
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
-
 import numpy as np
 import numpy.typing as npt
-
 from roughformer.atomic import write_file
-from roughformer.cli._data import Data
-from roughformer.cli._options import say
-from roughformer.cli._requests import TrainingRequest, named_weights, read_request
-from roughformer.cli._runs import is_restart, started_run, write_json
-from roughformer.cli._scores import figures_of, predictions, scores_of
-from roughformer.cli._settings import settings_of, to_toml
+from roughformer.runs.data import say
 from roughformer.errors import InputError
 from roughformer.estimators import estimator_class
 from roughformer.estimators.summary import Scores, known_scores, verdict
 from roughformer.predictor import Predictor
 from roughformer.report import write_report
+from roughformer.runs.data import SeriesData
+from roughformer.runs.directory import is_restart, started_run, write_json
+from roughformer.runs.scores import figures_of, predictions, scores_of
+from roughformer.runs.settings import settings_of, to_toml
 from roughformer.store import StoredSeries
 from roughformer.train import better, current_process_group
 
-__all__ = ["run_training"]
+_OF_RUN = ("target", "group", "task", "preset", "model")  # keys of [data] that are no columns
+
+
+@dataclass(frozen=True)
+class TrainingRequest:
+    """What the user asked for; None: not said."""
+
+    data: Path
+    out: Path
+    columns: Columns = field(default_factory=Columns)
+    target: str | None = None
+    task: str | None = None
+    preset: str | None = None
+    model: str | None = None
+    group: str | None = None
+    labels: Path | None = None
+    valid: Path | None = None
+    test: Path | None = None
+    config: Path | None = None
+    flags: dict[str, Any] = field(default_factory=dict)
+    resume: bool = False
+    force: bool = False
+    quiet: bool = False
+    plots: bool = True
+    command: str = ""
+
+
+@dataclass(frozen=True)
+class LoadedRequest:
+    """A request whose data are read. ``given``: settings of its configuration file; ``held`` and
+    ``test``: the series to validate and to score on, if it names files of them; ``about``: the
+    table [data] of a configuration that asks for the same.
+    """
+
+    data: SeriesData
+    target: npt.NDArray[Any]
+    task: str
+    model: str
+    preset: str
+    given: dict[str, Any]
+    held: SeriesData | None
+    test: SeriesData | None
+    about: dict[str, Any]
+
+
+def read_request(request: TrainingRequest) -> LoadedRequest:
+    """Read the configuration and the data."""
+    given = {} if request.config is None else read_config(request.config)
+    chosen = _with_config(request, given.pop("data", {}))
+    static = request.flags.get("static", given.get("static", ()))
+    if not isinstance(static, str | list | tuple):
+        raise InputError(f"static must be names of covariates, got {static!r}")
+    static = _words(static) if isinstance(static, str) else tuple(static)
+    name = chosen.target or "label"
+    if set(static) & set(_words(name)):
+        raise InputError(f"{name!r} is the target: it cannot be a static covariate as well")
+    columns = replace(chosen.columns, static=static)
+    data = _read_noted(chosen, chosen.data, columns, name, group=chosen.group)
+    assert data.target is not None
+    task = choose_task(data.target, chosen.task or "auto")
+    known = replace(data.columns, static=())
+    others = replace(known, static=static) if static else known
+
+    def part(path: Path | None) -> SeriesData | None:
+        return None if path is None else _read_noted(chosen, path, others, name)
+
+    about = known.plain() | {"target": name, "task": task}
+    about |= {} if chosen.group is None else {"group": chosen.group}
+    about |= {} if chosen.model is None else {"model": chosen.model}
+    return LoadedRequest(
+        data, data.target, task, chosen.model or "rformer", chosen.preset or "default", given,
+        part(chosen.valid), part(chosen.test), about,
+    )  # fmt: skip
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+def named_weights(weights: dict[Any, float], target: npt.NDArray[Any]) -> dict[Any, float]:
+    """TOML has texts as keys; classes may be numbers."""
+    by_text = {str(label): label for label in np.unique(target).tolist()}
+    return {by_text.get(str(key), key): weight for key, weight in weights.items()}
+
+
+def _with_config(request: TrainingRequest, said: Any) -> TrainingRequest:
+    """What the table ``[data]`` of the configuration says, where no option does."""
+    if not isinstance(said, dict):
+        raise InputError("data must be a table in the configuration: [data]")
+    wrong = [k for k in _OF_RUN if k in said and not isinstance(said[k], str)]
+    if wrong:
+        raise InputError(f"[data] {wrong[0]} must be a text, got {said[wrong[0]]!r}")
+    columns = Columns.of({k: v for k, v in said.items() if k not in _OF_RUN})
+    found: dict[str, Any] = {k: getattr(request, k) or said.get(k) for k in _OF_RUN}
+    return replace(request, columns=request.columns.over(columns), **found)
+
+
+def _read_noted(
+    request: TrainingRequest, path: Path, columns: Columns, target: str, group: str | None = None
+) -> SeriesData:
+    data = read_data(path, columns, target=target, group=group, labels=request.labels, lazily=True)
+    for note in data.notes if current_process_group().first else ():
+        say(f"note: {note}")
+    if len(data.batch) == 0:
+        raise InputError(f"{path} holds no series")
+    return data
+
+
+# A whole training run: read, fit, score, draw, report.
 
 Array = npt.NDArray[Any]
 Table = tuple[str, list[str], list[list[Any]], str]
@@ -37,9 +152,9 @@ def run_training(request: TrainingRequest) -> dict[str, Any]:
     return nothing.
     """
     started = time.perf_counter()
-    team = current_process_group()
-    resume = team.once(lambda: request.resume or is_restart(request.out))
-    request = replace(request, resume=resume, quiet=request.quiet or not team.first)
+    processes = current_process_group()
+    resume = processes.once(lambda: request.resume or is_restart(request.out))
+    request = replace(request, resume=resume, quiet=request.quiet or not processes.first)
     asked = read_request(request)
     data, held = asked.data, asked.held
     settings = settings_of(asked.task, asked.preset, asked.given, request.flags, model=asked.model)
@@ -60,14 +175,14 @@ def run_training(request: TrainingRequest) -> dict[str, Any]:
     estimator: Any = estimator_class(asked.task, asked.model).from_settings(settings | running)
     with ExitStack() as whole:
         with ExitStack() as stack:
-            team.once(lambda: _begin(request, text, stack, whole))
+            processes.once(lambda: _begin(request, text, stack, whole))
             estimator.fit(
                 data.batch,
                 asked.target,
                 groups=data.groups,
                 validation_data=None if held is None else (held.batch, held.target),
             )
-        if not team.first:
+        if not processes.first:
             return {}
         estimator.predictor_.facts["data"] = asked.about
         estimator.save(request.out / "model")
@@ -126,8 +241,8 @@ def _close(
     request: TrainingRequest,
     estimator: Any,
     settings: dict[str, Any],
-    parts: dict[str, Data],
-    data: Data,
+    parts: dict[str, SeriesData],
+    data: SeriesData,
     seconds: float,
 ) -> dict[str, Any]:
     """Scores, pictures, the report, and at the very end ``metrics.json``."""

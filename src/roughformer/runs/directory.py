@@ -13,21 +13,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
-
 from roughformer.atomic import holding, write_file
 from roughformer.checkpoint import load_checkpoint
 from roughformer.errors import CheckpointError, InputError
 from roughformer.estimators import estimator_class
 from roughformer.estimators.base import TrainedEstimator
-
-__all__ = [
-    "is_restart",
-    "load_model",
-    "model_directory",
-    "prepare_run",
-    "started_run",
-    "write_json",
-]
 
 _PARTS = (
     "metrics.json", "report.html", "model", "state", "log.jsonl", "log.tmp", "plots", "config.toml",

@@ -1,4 +1,4 @@
-"""Tokens of many series -> one Parquet file, a bounded number of series at a time."""
+"""Tokens of series as one Parquet file, and what a feature store needs to know of its tables."""
 
 import os
 import secrets
@@ -10,24 +10,43 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import typer
-
-from roughformer.cli import _options as options
-from roughformer.cli._columns import Columns
-from roughformer.cli._data import ids_of, read_data, stamps
 from roughformer.dropping import keep_mask
 from roughformer.errors import CapacityError, InputError
 from roughformer.lifts import Clock, Lag, Lift
+from roughformer.runs.data import Columns, ids_of, read_data, stamps
 from roughformer.series import SeriesBatch, UnobservedWarning
 from roughformer.signatures.api import multiview_signature
 from roughformer.signatures.features import layout_of, memory_estimate, over_limit, readable
 from roughformer.windows import Cuts, Windows
-
-__all__ = ["Size", "TokenJob", "TokenOptions", "features_file", "lifts_of", "write_tokens"]
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+import pyarrow.parquet as pq
+from roughformer.runs.data import say
+from roughformer.errors import InputError
+from roughformer.runs.data import Columns, column_names, resolve, values_by_series
+from roughformer.signatures.features import readable
+from roughformer.store import (
+    Built,
+    Place,
+    Progress,
+    TableColumns,
+    build_store,
+    by_id,
+    entries_of,
+    find_files,
+    keys_of,
+    open_source,
+    schema_of_file,
+)
+from roughformer.tokens import TokenConfig
 
 _BYTES_AT_ONCE = 1 << 26  # of tokens in memory, and so of a row group
 _MOST_COLUMNS = 50_000  # a Parquet file with more is of no use
@@ -173,69 +192,6 @@ class TokenJob:
         return pa.table(columns)
 
 
-@dataclass(frozen=True)
-class TokenOptions:
-    """What the command line says of tokens."""
-
-    rule: Any
-    depth: int
-    views: tuple[str, ...]
-    lifts: tuple[str, ...]
-    transform: str
-    drop: float
-    seed: int
-    threads: int | None
-
-
-def features_file(
-    data: Sequence[str],
-    out: Path,
-    columns: Columns,
-    wanted: TokenOptions,
-    label: str | None,
-    labels: Path | None,
-    *,
-    force: bool,
-    estimate: bool,
-) -> None:
-    """``roughformer features DATA --out tokens.parquet``."""
-    if len(data) > 1:
-        raise InputError(
-            f"one file of tokens is made of one DATA, got {len(data)}; to make a store of many "
-            "give --out a directory"
-        )
-    if not estimate:
-        options.check_place(out, "--out")
-    if out.exists() and not (force or estimate):
-        raise InputError(
-            f"{out} exists; choose another name with --out, or replace it with --force"
-        )
-    wish = label if label is not None or labels is None else "label"
-    read = read_data(Path(data[0]), columns, target=wish, labels=labels)
-    for note in read.notes:
-        options.say(f"note: {note}")
-    job = TokenJob(
-        read.batch,
-        read.batch.labels if read.target is None else read.target,
-        rule=wanted.rule,
-        depth=wanted.depth,
-        views=wanted.views,
-        lifts=lifts_of(wanted.lifts),
-        transform=wanted.transform,
-        drop=wanted.drop,
-        seed=wanted.seed,
-        threads=wanted.threads,
-    )
-    size = job.size()
-    typer.echo(
-        f"{size.series:,} series, {size.windows:,} windows, {size.features:,} features: "
-        f"{readable(size.bytes)}"
-    )
-    if not estimate:
-        write_tokens(job, out)
-        typer.echo(f"wrote {out} ({readable(out.stat().st_size)})")
-
-
 def write_tokens(job: TokenJob, path: Path) -> None:
     """Write aside, then move into place; a bar on a terminal if it takes long."""
     import pyarrow.parquet as pq
@@ -269,3 +225,115 @@ def write_tokens(job: TokenJob, path: Path) -> None:
             writer.close()
         aside.unlink(missing_ok=True)
         raise
+
+
+# Tables of any size -> a feature store, with a bar on a terminal and a line at the end.
+
+
+
+def token_config(lifts: Sequence[str], **options: Any) -> TokenConfig:
+    """``time``, ``counts``, ``clock:8``, ``lag:0.5``, ... as a model's configuration has them."""
+    found: dict[str, Any] = {"time": "none"}
+    for word in () if tuple(lifts) == ("none",) else lifts:
+        name, _, amount = word.partition(":")
+        try:
+            if word in ("counts", "basepoint"):
+                found[word] = True
+            elif word in ("time", "time:span"):
+                found["time"] = "span" if amount else "unit"
+            elif name == "clock":
+                found["clock"] = int(amount or 16)
+            elif name == "lag":
+                found["lags"] = (*found.get("lags", ()), float(amount))
+            else:
+                raise InputError(
+                    f"--lift {word}: unknown; known are time, time:span, counts, basepoint, clock, "
+                    "clock:N and lag:DELAY, or none"
+                )
+        except ValueError as error:
+            if isinstance(error, InputError):
+                raise
+            raise InputError(f"--lift {word}: a number is needed after the colon") from None
+    return TokenConfig(**found, **options)
+
+
+def store_columns(
+    data: Sequence[Any], given: Columns, label: str | None = None, labels: Path | None = None
+) -> TableColumns:
+    """What the columns of the Parquet tables ``data`` mean, by the first file; ``given`` decides
+    where it says something. ``labels``: a table that has the labels instead of a column ``label``.
+    """
+    files = find_files(data)
+    for file in files:
+        if not file.name.lower().endswith((".parquet", ".pq")):
+            raise InputError(
+                f"{file} is no .parquet: a store is made of Parquet tables. Write such files "
+                "as tables with roughformer.io.write_table, or give --out a name that ends in "
+                ".parquet to have one file of tokens"
+            )
+    schema = schema_of_file(files[0])
+    if b"roughformer.batch" in (schema.metadata or {}):
+        raise InputError(
+            f"{files[0]} was written by SeriesBatch.save, whose ids and labels are no columns; "
+            "write it as a table with roughformer.io.write_table"
+        )
+    column = label if labels is None else None
+    # A column that is called like the labels of a table of labels holds them, too.
+    taken = [name for name in (label,) if name is not None]
+    # What directories tell (patient=17/) is the same in all rows of a file: no channel.
+    keys = [name for name in keys_of(files[0]) if name not in schema.names]
+    path, names = Path(str(files[0])), list(schema.names)
+
+    def read(wanted: list[str]) -> Any:
+        # The first row group is enough to tell, and fits into memory.
+        columns = [name for name in wanted if name in names]
+        with files[0].open() as stream:
+            file = pq.ParquetFile(stream)
+            return (
+                file.read_row_group(0, columns) if file.num_row_groups else file.read(columns)
+            )
+
+    try:
+        found = resolve(path, given, names, taken, read)
+    except InputError:
+        found = resolve(path, given, [*names, *keys], [*taken, *keys], read)
+    if found.series_id in keys:
+        say(f"note: series are told by directories, {found.series_id}=...")
+    assert found.series_id is not None
+    assert found.time is not None
+    channels = found.channels
+    if found.channel is not None:
+        present = entries_of(files, found.channel)
+        unknown = [name for name in channels or () if name not in present]
+        if unknown:
+            raise InputError(
+                f"no row is of channel {unknown[0]!r}; the channels are {', '.join(present)}"
+            )
+        channels = channels or tuple(present)
+    assert channels is not None
+    return TableColumns(
+        found.series_id, found.time, channels, found.channel, found.value, found.static, column
+    )
+
+
+def label_table(
+    columns: TableColumns, label: str | None, labels: Path | None
+) -> dict[str, Any] | None:
+    """id -> label, of a table of labels."""
+    if labels is None:
+        return None
+    present = column_names(labels)
+    key = columns.series_id if columns.series_id in present else present[0]
+    name = label or ("label" if "label" in present else None)
+    if name is None:
+        others = [column for column in present if column != key]
+        if len(others) != 1:
+            raise InputError(
+                f"which column of {labels} is the label: {', '.join(others)}? Name it "
+                "with --label"
+            )
+        name = others[0]
+    found = values_by_series(labels, key, name)
+    if not found:
+        raise InputError(f"{labels} has no label at all in its column {name!r}")
+    return found

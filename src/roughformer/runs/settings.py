@@ -1,5 +1,4 @@
-"""Settings of an estimator from a preset, a TOML file, flags and ``--set``, checked by name and
-type; and the way back to TOML.
+"""Settings of an estimator from a preset, a TOML file and assignments, checked by name and type.
 
 Settings are parameters under the names that ``set_params`` takes: ``depth``, ``tokens__clock``.
 """
@@ -9,24 +8,13 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
-
 import numpy as np
 import numpy.typing as npt
 from pydantic import TypeAdapter, ValidationError
-
 from roughformer.errors import InputError
 from roughformer.estimators import estimator_class
 from roughformer.estimators.base import TrainedEstimator
 from roughformer.groups import Group
-
-__all__ = [
-    "by_setting",
-    "choose_task",
-    "parse_assignments",
-    "read_config",
-    "settings_of",
-    "to_toml",
-]
 
 # Said by options of their own, because they belong to a run and not to a model.
 _NOT_HERE = ("run_dir", "resume", "verbose", "callbacks")
