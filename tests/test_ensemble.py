@@ -381,6 +381,60 @@ def test_the_encoder_says_the_same_of_ragged_and_of_padded_series():
         encoder.encode(batch[:0])
 
 
+def test_words_of_a_summary_are_those_of_numpy_and_scipy():
+    from scipy import stats
+
+    rng = np.random.default_rng(3)
+    t = np.sort(rng.uniform(5, 9, 40))
+    values = rng.normal(size=(40, 2)) * [1.0, 30.0] + [2.0, -100.0]
+    values[rng.random((40, 2)) < 0.3] = np.nan
+    batch = rf.SeriesBatch(t, values, np.array([0, 40]), channels=["a", "b"])
+    encoder = CellEncoder.fit(batch)
+    found = dict(
+        zip(encoder.summary_names, encoder.encode(batch)["summary"][0].tolist(), strict=True)
+    )
+    seen = ~np.isnan(values[:, 1])
+    x, when = values[seen, 1], (t[seen] - t[0]) / (t[-1] - t[0])
+    scale, d = encoder.value_range.scale[1], (x - x.mean()) / x.std()
+    line = np.polynomial.Polynomial.fit(when, x, 1)
+    expected = {
+        "skewness": stats.skew(x),
+        "kurtosis": stats.kurtosis(x, fisher=False),
+        "von Neumann ratio": np.mean(np.diff(x) ** 2) / x.var(),
+        "autocorrelation": np.mean(d[1:] * d[:-1]),
+        "crossings of the mean": np.mean(d[1:] * d[:-1] < 0),
+        "time of min": when[x.argmin()],
+        "time of max": when[x.argmax()],
+        "mean |deviation| / sd": np.abs(d).mean(),
+        "beyond one sd": np.mean(np.abs(d) > 1),
+        "sd around the slope": (x - line(when)).std() / scale,
+        "sd of steps": np.diff(x).std() / scale,
+    }
+    assert {word: found[f"{word} of b"] for word in expected} == pytest.approx(expected, rel=1e-5)
+    for word, of in (("mean", np.nanmean), ("q50", np.nanmedian)):
+        difference = (of(values[:, 0]) - of(values[:, 1])) / max(encoder.value_range.scale)
+        assert found[f"{word} of a - b"] == pytest.approx(difference, rel=1e-5)
+
+
+def test_a_series_that_is_constant_or_short_has_finite_words():
+    offsets = np.array([0, 1, 3, 13])
+    times = np.array([0.0, 0.0, 1.0, *range(10)])
+    batch = rf.SeriesBatch(times, np.full((13, 1), 0.1), offsets)
+    assert torch.isfinite(CellEncoder.fit(batch).encode(batch)["summary"]).all()
+
+
+def test_uneven_samples_have_twice_as_many_cells():
+    lengths = np.array([40, 50, 60])
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    # Each series is even in itself: gaps from one series to the next do not count.
+    times = np.concatenate([3.0 * i + (i + 1) * np.arange(n) for i, n in enumerate(lengths)])
+    even = rf.SeriesBatch(times, np.sin(times)[:, None], offsets)
+    assert CellEncoder.fit(even).n_cells == 50
+    uneven = even.drop_points(0.4, 0)
+    assert CellEncoder.fit(uneven).n_cells == 2 * int(np.median(uneven.lengths))
+    assert CellEncoder.fit(even[:1]).n_cells == 40
+
+
 def test_rhythm_finds_the_period_of_a_path():
     t = np.arange(200) / 200
     for cycles in (3.0, 7.5, 21.25):

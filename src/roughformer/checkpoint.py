@@ -28,7 +28,7 @@ __all__ = ["Checkpoint", "load_checkpoint", "save_checkpoint"]
 # The format of a checkpoint: names of its files, its manifest, and text <-> bytes.
 
 FORMAT = "roughformer-checkpoint"
-VERSION = 3
+VERSION = 4
 CONFIG, MANIFEST, TENSORS = "config.json", "manifest.json", ".safetensors"
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
 

@@ -1,5 +1,6 @@
 """Inputs of an ensemble on whole paths: words of even cells, and a summary of the observations."""
 
+from itertools import combinations
 from typing import Any, Self
 
 import numpy as np
@@ -15,7 +16,7 @@ from roughformer.signatures.padded import Observed, number, observed
 from roughformer.tokens.padded import PaddedInputs, encoded_static
 from roughformer.tokens.rhythm import FREQUENCIES, RHYTHM, rhythm
 from roughformer.tokens.static import StaticEncoder
-from roughformer.tokens.summary import SUMMARY, summaries
+from roughformer.tokens.summary import CONTRASTS, SUMMARY, contrasts, summaries
 from roughformer.tokens.thinning import thinned
 from roughformer.tokens.tokenizer import check_series
 from roughformer.tokens.value_range import ValueRange
@@ -27,6 +28,8 @@ _FEWEST, _MOST = 16, 512  # cells of a path
 _NUMBERS = 1 << 28  # of the cells of all training series
 _AT_ONCE = 1 << 22  # numbers of padded series
 _LARGEST = 1e30  # of a summary
+_COMPARED = 8  # channels, up to which each is compared with each
+_UNEVEN = 0.1  # of the gaps between samples that differ from the next, and by how much
 _RHYTHMS = 512  # series at once
 _EXPLAINED = 12  # windows that explanations refer to
 
@@ -38,7 +41,8 @@ class CellEncoder(BaseModel):
     them: shape is what the first view sees, tempo what the second does.
 
     A summary has the words of ``tokens.summary`` for each channel, the duration, the number of
-    samples, the static covariates, and the words of ``tokens.rhythm`` for the channels that are
+    samples, differences between channels (if there are at most eight), the static covariates, and
+    the words of ``tokens.rhythm`` for the channels that are
     usually observed often enough; what is not known is the training part's median.
     """
 
@@ -55,11 +59,12 @@ class CellEncoder(BaseModel):
 
     @classmethod
     def fit(cls, batch: SeriesBatch, static: tuple[str, ...] = ()) -> Self:
-        """As many cells as a series usually has samples, from 16 to 512; the second view where one
-        series in ten is over by 90 % of the time that one in twenty needs.
+        """As many cells as a series usually has samples, twice as many if these are uneven in time,
+        from 16 to 512; the second view where one series in ten is over by 90 % of the time that
+        one in twenty needs.
         """
         check_series(batch, batch.channels, static)
-        usual = int(np.median(batch.lengths)) if len(batch) else _FEWEST
+        usual = int(np.median(batch.lengths)) * (1 + _uneven(batch)) if len(batch) else _FEWEST
         room = _NUMBERS // max(2 * len(batch) * batch.n_channels, 1)
         start, end = batch.span
         spans = (end - start)[end > start]
@@ -105,8 +110,17 @@ class CellEncoder(BaseModel):
         rhythms = list(RHYTHM)
         if self.duration is not None:
             rhythms += [f"{RHYTHM[i]} by duration" for i in FREQUENCIES]
-        words += ["duration", "log samples", *self.static_encoder.names]
+        words += ["duration", "log samples"]
+        named = [(self.channels[a], self.channels[b]) for a, b in self._pairs]
+        words += [f"{word} of {a} - {b}" for a, b in named for word in CONTRASTS]
+        words += self.static_encoder.names
         return words + [f"{word} of {self.channels[c]}" for c in self.rhythmic for word in rhythms]
+
+    @property
+    def _pairs(self) -> list[tuple[int, int]]:
+        """Channels that are compared."""
+        count = len(self.channels)
+        return list(combinations(range(count), 2)) if count <= _COMPARED else []
 
     def n_positions(self, batch: SeriesBatch) -> int:
         """Outputs of a series."""
@@ -167,9 +181,12 @@ class CellEncoder(BaseModel):
             torch.tensor(part, dtype=torch.float64, device=data.since.device)
             for part in (self.value_range.mean, self.value_range.scale)
         )
-        words = summaries(data, centre, scale, self.time_unit).flatten(1)
+        words = summaries(data, centre, scale, self.time_unit)
         duration = data.span / number(self.time_unit, words)
-        parts = [words, duration.unsqueeze(1), data.lengths.double().log().unsqueeze(1)]
+        parts = [words.flatten(1), duration.unsqueeze(1), data.lengths.double().log().unsqueeze(1)]
+        if self._pairs:
+            pairs = torch.tensor(self._pairs, device=words.device)
+            parts.append(contrasts(words, centre, scale, pairs))
         if static is not None:
             parts.append(static.double())
         return torch.cat(parts, dim=1).float()
@@ -189,6 +206,19 @@ class CellEncoder(BaseModel):
         """``(B, R, words)`` of those channels, in the first view."""
         rows = torch.tensor(self.rhythmic, dtype=torch.int64, device=cells.device)
         return rhythm(cells[:, rows], cells[:, cells.shape[1] // 2 + rows])
+
+
+def _uneven(batch: SeriesBatch) -> bool:
+    """Whether one in ten gaps between samples differs by a tenth from the one after it."""
+    gaps = np.diff(batch.times)
+    inside = np.ones(max(len(batch.times) - 2, 0), bool)
+    for shift in (1, 2):  # pairs of gaps that reach over the end of a series
+        ends = batch.offsets[1:-1] - shift
+        inside[ends[(ends >= 0) & (ends < len(inside))]] = False
+    first, second = gaps[:-1][inside], gaps[1:][inside]
+    if not len(first):
+        return False
+    return bool(np.mean(np.abs(first - second) > _UNEVEN * np.maximum(first, second)) > _UNEVEN)
 
 
 def _by_kind(views: list[Tensor]) -> Tensor:

@@ -5,19 +5,26 @@ from torch import Tensor
 
 from roughformer.signatures.padded import Observed, number, observation_order
 
-__all__ = ["SUMMARY", "summaries"]
+__all__ = ["CONTRASTS", "SUMMARY", "contrasts", "summaries"]
 
 SUMMARY = (
     "log n", "mean", "sd", "min", "max", "first", "last", "q05", "q25", "q50", "q75", "q95",
-    "skewness", "slope", "mean |step|", "median |rate|", "max |rate|",
+    "skewness", "slope", "mean |step|", "median |rate|", "max |rate|", "kurtosis",
+    "von Neumann ratio", "autocorrelation", "crossings of the mean", "time of min", "time of max",
+    "mean |deviation| / sd", "beyond one sd", "sd around the slope", "sd of steps",
 )  # fmt: skip
+CONTRASTS = ("mean", "q50")  # compared between channels
 _QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+_ROUNDING = 1e-6  # of a standard deviation
 
 
 def summaries(data: Observed, centre: Tensor, scale: Tensor, unit: float) -> Tensor:
     """``(B, C, words)``, float64, NaN where nothing tells: for each channel the ``SUMMARY`` of its
     observations, scaled by ``centre`` and ``scale (C,)``; steps are from one to the next, and
-    rates are steps per ``unit`` of time.
+    rates are steps per ``unit`` of time. The times of the extremes are shares of the span.
+
+    The von Neumann ratio is the mean squared step over the variance: near 2 for noise, near 0 for
+    a smooth path.
     """
     count, place = observation_order(data.seen)
     n = count[:, -1].double()  # (B, C)
@@ -32,14 +39,36 @@ def summaries(data: Observed, centre: Tensor, scale: Tensor, unit: float) -> Ten
     when = torch.where(real, t - (_sum(t, real) / some).unsqueeze(1), 0.0)
     spread = when.square().sum(dim=1)
     slope = (when * off).sum(dim=1) / torch.where(spread > 0, spread, 1.0)
-    cubed = off.pow(3).sum(dim=1) / some
-    skewness = torch.where(sd > 1e-9, cubed / torch.where(sd > 1e-9, sd, 1.0).pow(3), 0.0)
     after = (rank + 1).clamp(max=x.shape[1] - 1).expand(x.shape)
     between = rank + 1 < n.unsqueeze(1)
-    step = torch.where(between, (x.gather(1, after) - x).abs(), 0.0)
+    move = torch.where(between, x.gather(1, after) - x, 0.0)
+    step = move.abs()
     gap = torch.where(between, t.gather(1, after) - t, 1.0)
     rate = step / gap
     steps = (n - 1).clamp(min=0)
+    some_steps = steps.clamp(min=1)
+    varies = sd > 1e-9
+    divisor = torch.where(varies, sd, 1.0)
+    d = off / divisor.unsqueeze(1)  # 0 behind the last observation
+    above = d > _ROUNDING  # what is at the mean is not, whatever the rounding
+    crossings = ((above.gather(1, after) != above) & between).sum(dim=1) / some_steps
+    spread_moves = move.square().sum(dim=1) / some_steps
+    drift = move.sum(dim=1) / some_steps
+    span = torch.where(data.span > 0, data.span, 1.0).unsqueeze(1) / number(unit, x)
+    extremes = [
+        torch.where(real, sign * x, torch.inf).argmin(dim=1, keepdim=True) for sign in (1, -1)
+    ]
+    shape = [
+        d.pow(4).sum(dim=1) / some,
+        spread_moves / divisor.square(),
+        (torch.where(between, d.gather(1, after), 0.0) * d).sum(dim=1) / some_steps,
+        crossings,
+        *(t.gather(1, extreme)[:, 0] / span for extreme in extremes),
+        d.abs().sum(dim=1) / some,
+        (d.abs() > 1 + _ROUNDING).sum(dim=1) / some,
+        ((off - slope.unsqueeze(1) * when).square().sum(dim=1) / some).sqrt(),
+        (spread_moves - drift.square()).clamp(min=0).sqrt(),
+    ]
     last = (n.long() - 1).clamp(min=0).unsqueeze(1)
     ordered = torch.where(real, x, torch.inf).sort(dim=1).values
     quantiles = [_at(ordered, number(q, x) * (some - 1)) for q in _QUANTILES]
@@ -47,12 +76,25 @@ def summaries(data: Observed, centre: Tensor, scale: Tensor, unit: float) -> Ten
     median = _at(fast, number(0.5, x) * (steps - 1).clamp(min=0))
     words = [
         n.log1p(), mean, sd, ordered[:, 0], ordered.gather(1, last)[:, 0], x[:, 0],
-        x.gather(1, last)[:, 0], *quantiles, skewness, slope, step.sum(dim=1) / steps.clamp(min=1),
-        torch.where(steps > 0, median, 0.0), torch.where(between, rate, 0.0).amax(dim=1),
+        x.gather(1, last)[:, 0], *quantiles, d.pow(3).sum(dim=1) / some, slope,
+        step.sum(dim=1) / some_steps, torch.where(steps > 0, median, 0.0),
+        torch.where(between, rate, 0.0).amax(dim=1),
+        *(torch.where(varies, word, 0.0) for word in shape),
     ]  # fmt: skip
     found = torch.stack(words, dim=-1)
     known = (n > 0).unsqueeze(-1) | (torch.arange(len(words), device=x.device) == 0)
     return torch.where(known, found, torch.nan)
+
+
+def contrasts(words: Tensor, centre: Tensor, scale: Tensor, pairs: Tensor) -> Tensor:
+    """``(B, P · words)``: differences of ``CONTRASTS`` between ``pairs (P, 2)`` of channels, in
+    their own units over the larger ``scale``, from the words of ``summaries``.
+    """
+    which = [SUMMARY.index(word) for word in CONTRASTS]
+    own = words[..., which] * scale.unsqueeze(1) + centre.unsqueeze(1)  # (B, C, words)
+    first, second = pairs.unbind(dim=1)
+    larger = torch.maximum(scale[first], scale[second]).unsqueeze(1)
+    return ((own[:, first] - own[:, second]) / larger).flatten(1)
 
 
 def _sum(x: Tensor, real: Tensor) -> Tensor:
