@@ -1,28 +1,20 @@
 """Read any file of series: a table, an archive's file, recordings, a feature store."""
 
-from collections.abc import Sequence
+import re
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
-from roughformer.errors import InputError
-from roughformer.series import Read, guess_roles
-import re
-from pathlib import Path
-from typing import Any
-import numpy.typing as npt
-from roughformer.errors import InputError
-from roughformer.store import MANIFEST, MARKER, StoredSeries
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
+
 import numpy as np
 import numpy.typing as npt
+
 from roughformer.errors import InputError
 from roughformer.io import read_edf, read_table, read_ts, read_wfdb
-from roughformer.series import SeriesBatch
+from roughformer.series import Read, SeriesBatch, guess_roles
+from roughformer.store import MANIFEST, MARKER, StoredSeries
 
 _PARQUET = (".parquet", ".pq")
 
@@ -290,9 +282,7 @@ def read(
     names = None if channels is None else tuple(channels)
     columns = Columns(series_id, time, channel, value, names, tuple(static))
     table = None if labels is None else Path(labels)
-    return read_data(
-        Path(path), columns, target=target, group=group, labels=table, lazily=lazy
-    )
+    return read_data(Path(path), columns, target=target, group=group, labels=table, lazily=lazy)
 
 
 def say(text: str) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
 from roughformer.atomic import holding, write_file
 from roughformer.checkpoint import load_checkpoint
 from roughformer.errors import CheckpointError, InputError

@@ -10,43 +10,36 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.parquet as pq
+
 from roughformer.dropping import keep_mask
 from roughformer.errors import CapacityError, InputError
 from roughformer.lifts import Clock, Lag, Lift
-from roughformer.runs.data import Columns, ids_of, read_data, stamps
+from roughformer.runs.data import (
+    Columns,
+    column_names,
+    ids_of,
+    resolve,
+    say,
+    stamps,
+    values_by_series,
+)
 from roughformer.series import SeriesBatch, UnobservedWarning
 from roughformer.signatures.api import multiview_signature
 from roughformer.signatures.features import layout_of, memory_estimate, over_limit, readable
-from roughformer.windows import Cuts, Windows
-import os
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
-import pyarrow.parquet as pq
-from roughformer.runs.data import say
-from roughformer.errors import InputError
-from roughformer.runs.data import Columns, column_names, resolve, values_by_series
-from roughformer.signatures.features import readable
 from roughformer.store import (
-    Built,
-    Place,
-    Progress,
     TableColumns,
-    build_store,
-    by_id,
     entries_of,
     find_files,
     keys_of,
-    open_source,
     schema_of_file,
 )
 from roughformer.tokens import TokenConfig
+from roughformer.windows import Cuts, Windows
 
 _BYTES_AT_ONCE = 1 << 26  # of tokens in memory, and so of a row group
 _MOST_COLUMNS = 50_000  # a Parquet file with more is of no use
@@ -230,7 +223,6 @@ def write_tokens(job: TokenJob, path: Path) -> None:
 # Tables of any size -> a feature store, with a bar on a terminal and a line at the end.
 
 
-
 def token_config(lifts: Sequence[str], **options: Any) -> TokenConfig:
     """``time``, ``counts``, ``clock:8``, ``lag:0.5``, ... as a model's configuration has them."""
     found: dict[str, Any] = {"time": "none"}
@@ -289,9 +281,7 @@ def store_columns(
         columns = [name for name in wanted if name in names]
         with files[0].open() as stream:
             file = pq.ParquetFile(stream)
-            return (
-                file.read_row_group(0, columns) if file.num_row_groups else file.read(columns)
-            )
+            return file.read_row_group(0, columns) if file.num_row_groups else file.read(columns)
 
     try:
         found = resolve(path, given, names, taken, read)
@@ -329,8 +319,7 @@ def label_table(
         others = [column for column in present if column != key]
         if len(others) != 1:
             raise InputError(
-                f"which column of {labels} is the label: {', '.join(others)}? Name it "
-                "with --label"
+                f"which column of {labels} is the label: {', '.join(others)}? Name it with --label"
             )
         name = others[0]
     found = values_by_series(labels, key, name)

@@ -1,24 +1,22 @@
 """Predictions of a trained model for a file of series: as a table, scored, drawn."""
 
-from typing import Any
-import numpy as np
-import numpy.typing as npt
-from roughformer.predictor import Predictor
-from roughformer.series import SeriesBatch
-from roughformer.targets import ClassTargets, check_numbers
-from roughformer.threads import using_threads
-from roughformer.train import classification_scores, regression_scores
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
 from roughformer.errors import InputError
+from roughformer.predictor import Predictor
 from roughformer.runs.data import Columns, SeriesData, ids_of, read_data, stamps
 from roughformer.runs.directory import Estimator, load_model
-from roughformer.targets import ClassTargets
+from roughformer.series import SeriesBatch
+from roughformer.targets import ClassTargets, check_numbers
+from roughformer.threads import using_threads
+from roughformer.train import classification_scores, regression_scores
 
 Array = npt.NDArray[Any]
 _SPREAD = 1.96  # standard deviations of a 95 % interval
@@ -121,6 +119,7 @@ def figures_of(
 
 
 # From a trained model and a file to tables of predictions.
+
 
 def target_of(estimator: Estimator) -> str:
     """The name of the target a model was trained on."""

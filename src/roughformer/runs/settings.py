@@ -8,9 +8,11 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
+
 import numpy as np
 import numpy.typing as npt
 from pydantic import TypeAdapter, ValidationError
+
 from roughformer.errors import InputError
 from roughformer.estimators import estimator_class
 from roughformer.estimators.base import TrainedEstimator

@@ -1,32 +1,24 @@
 """A whole training run: read, fit, score, draw, report."""
 
+import time
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
 import numpy as np
 import numpy.typing as npt
-from roughformer.runs.data import say
-from roughformer.errors import InputError
-from roughformer.runs.data import Columns, SeriesData, read_data
-from roughformer.runs.settings import choose_task, read_config
-from roughformer.train import current_process_group
-import time
-from contextlib import ExitStack
-from dataclasses import replace
-from typing import Any
-import numpy as np
-import numpy.typing as npt
+
 from roughformer.atomic import write_file
-from roughformer.runs.data import say
 from roughformer.errors import InputError
 from roughformer.estimators import estimator_class
 from roughformer.estimators.summary import Scores, known_scores, verdict
 from roughformer.predictor import Predictor
 from roughformer.report import write_report
-from roughformer.runs.data import SeriesData
+from roughformer.runs.data import Columns, SeriesData, read_data, say
 from roughformer.runs.directory import is_restart, started_run, write_json
 from roughformer.runs.scores import figures_of, predictions, scores_of
-from roughformer.runs.settings import settings_of, to_toml
+from roughformer.runs.settings import choose_task, read_config, settings_of, to_toml
 from roughformer.store import StoredSeries
 from roughformer.train import better, current_process_group
 

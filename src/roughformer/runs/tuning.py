@@ -83,9 +83,7 @@ def run_tuning(request: TuningRequest) -> dict[str, Any]:
         write_file(out / "best.toml", to_toml(settings, {"data": about}).encode())
         shutil.rmtree(out / "best", ignore_errors=True)
         winner = run_training(
-            replace(
-                request.training, config=out / "best.toml", flags={}, preset=None, quiet=True
-            )
+            replace(request.training, config=out / "best.toml", flags={}, preset=None, quiet=True)
         )
         return _write_results(request, search, study, winner)
 
