@@ -6,6 +6,7 @@
 from roughformer.series._arrays import (
     Extras,
     Parts,
+    check_mask,
     is_tensor,
     layout_of,
     refuse_tables,
@@ -25,7 +26,6 @@ from roughformer.series._table import (
     told_apart,
     with_roles,
 )
-from roughformer.series._validate import check_mask
 from roughformer.series.batch import SeriesBatch
 
 __all__ = [

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,9 @@ import pyarrow.types as pt
 
 from roughformer.errors import InputError
 from roughformer.series._arrays import Extras, FloatTimes, Index, Parts, as_origin, to_seconds
-from roughformer.series._storage import Storage
+
+if TYPE_CHECKING:
+    from roughformer.series.batch import SeriesBatch
 
 
 @contextmanager
@@ -754,7 +756,7 @@ def _refuse_twice(
 
 
 def to_table(
-    batch: Storage,
+    batch: "SeriesBatch",
     form: str = "wide",
     series_id: str = "series_id",
     time: str = "time",
@@ -805,7 +807,7 @@ def to_table(
     return pa.table(columns)
 
 
-def _stamps(batch: Storage) -> npt.NDArray[Any]:
+def _stamps(batch: "SeriesBatch") -> npt.NDArray[Any]:
     """Times as stored, or the dates they came from."""
     if batch.time_origin is None:
         return batch.times
