@@ -14,12 +14,12 @@ help:  ## what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 20
 
 # The environment is rebuilt only when what it is made of has changed.
-$(VENV)/.installed: pyproject.toml constraints.txt hatch_build.py
+$(VENV)/.installed: pyproject.toml paper/pyproject.toml constraints.txt hatch_build.py
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "roughformer needs Python 3.11 or newer: make PYTHON=/path/to/python"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(INSTALL) -e '.[dev]'
+	$(INSTALL) -e '.[dev]' -e ./paper
 	@touch $@
 
 $(VENV)/.native: $(VENV)/.installed $(NATIVE)

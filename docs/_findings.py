@@ -11,8 +11,8 @@ from types import ModuleType
 from typing import Any
 
 from roughformer.io.bidmc import _STRIDE
-from roughformer.reproduce.heart_rate_page import PAPER, PULSE
-from roughformer.reproduce.models import OWN_RDE_TITLE
+from roughformer_paper.reproduce.heart_rate_page import PAPER, PULSE
+from roughformer_paper.reproduce.models import OWN_RDE_TITLE
 
 HERE = Path(__file__).resolve().parent
 NOT_RUN = "(not run yet)"
@@ -38,7 +38,7 @@ class Tables:
     def tables(self, name: str) -> list[Any]:
         """Those of one experiment; none if it was not run."""
         if name not in self._pages:
-            from roughformer.reproduce import experiment_of
+            from roughformer_paper.reproduce import experiment_of
 
             rows = self.writer.chosen_rows(name).rows
             self._pages[name] = experiment_of(name).show(rows, False).tables if rows else []

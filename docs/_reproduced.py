@@ -8,10 +8,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-from roughformer.reproduce import NAMES, Selection, Wishes, experiment_of, selected
-from roughformer.reproduce.page import cell_text
-from roughformer.reproduce.results import machines_of
-from roughformer.reproduce.selection import budget_of
+from roughformer_paper.reproduce import NAMES, Selection, Wishes, experiment_of, selected
+from roughformer_paper.reproduce.page import cell_text
+from roughformer_paper.reproduce.results import machines_of
+from roughformer_paper.reproduce.selection import budget_of
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE.parent / "results" / "reproduce"

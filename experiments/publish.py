@@ -13,7 +13,7 @@ from pathlib import Path
 
 from _results import ROOT
 
-from roughformer.reproduce import Results
+from roughformer_paper.reproduce import Results
 
 PUBLISHED = ROOT / "results" / "reproduce"
 

@@ -23,7 +23,7 @@ def files(tmp_path_factory):
 @pytest.mark.parametrize(
     "wrong",
     [
-        ("--model", "neural-cde", "--set", "model.zz=1"),
+        ("--set", "model.zz=1"),
         ("--set", "n_heads=3"),
         ("--set", "members=30"),
     ],

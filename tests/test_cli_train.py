@@ -121,15 +121,6 @@ def test_a_regression_with_uncertainty_from_a_wide_table(files, tmp_path):
     }  # fmt: skip
 
 
-def test_a_vanilla_transformer_and_a_validation_file(files, tmp_path):
-    out = tmp_path / "run"
-    options = ("--model", "transformer", "--valid", files / "test.parquet", "-q", "--out", out)
-    succeeds("train", files / "sine.parquet", *SMALL[2:], *options)
-    assert json.loads((out / "model" / "config.json").read_text())["kind"] == "transformer"
-    assert config_of(out)["data"]["model"] == "transformer"
-    assert "validation" in json.loads((out / "metrics.json").read_text())
-
-
 def test_a_run_is_not_overwritten_unasked(files, tmp_path):
     out = tmp_path / "run"
     command = ("train", files / "sine.parquet", *SMALL, "-q", "--out", out)
@@ -224,8 +215,6 @@ def test_a_directory_of_other_things_is_left_alone(files, tmp_path):
         ([*OMEGA, "--set", "rate_unit=2"], "leave it out, or use --model tempo"),
         ([*OMEGA, "--set", "class_weight=balanced"], "or use --task classification"),
         ([*OMEGA, "--model", "tempo", "--set", "quantiles=0.1,0.9"], "or use --model rformer"),
-        (["--model", "gru", "--windows", "5"], "unknown parameter 'windows': GRUClassifier has no"),
-        (["--model", "gru", "--preset", "paper"], "the preset 'paper' is RFormer's"),
         (["--model", "tempo"], "there is no model 'tempo' for classification"),
         (["--views", "up,down"], "views"),
         (["--model", "lstm"], "unknown model 'lstm'"),

@@ -19,8 +19,6 @@ def test_presets():
     assert RFormerRegressor.from_preset("default").get_params() == RFormerRegressor().get_params()
     with pytest.raises(InputError, match="presets are default, paper"):
         RFormerClassifier.from_preset("best")
-    with pytest.raises(InputError, match="the preset 'paper' is RFormer's; GRUClassifier has"):
-        rf.GRUClassifier.from_preset("paper")
 
 
 def test_a_budget_of_time_ends_a_long_training():
@@ -42,7 +40,6 @@ def test_log_signatures_have_fewer_words():
         ({"epochs": 0}, "epochs"),
         ({"d_model": 9}, "multiple of n_heads"),
         ({"model": "lstm"}, "unknown model 'lstm'"),
-        ({"model": "rocket"}, "use RocketClassifier"),
         ({"metric": "f1"}, "metric must be"),
         ({"validation": 1.0}, "validation fraction"),
         ({"views": ("left",)}, "views"),
@@ -105,15 +102,6 @@ def test_a_model_is_loaded_onto_a_device_that_is_there(device, words, tmp_path):
         RFormerClassifier.load(tmp_path, device=device)
 
 
-def test_an_estimator_has_no_parameters_that_its_model_does_not_use():
-    for kind in (rf.GRUClassifier, rf.TransformerRegressor, rf.RateRegressor):
-        assert not {"windows", "depth", "views", "tokens"} & set(kind().get_params())
-    with pytest.raises(InputError, match=r"unknown parameter 'clock'"):
-        rf.GRUClassifier.from_preset("default", clock=2)
-    with pytest.raises(InputError, match="GRUModelConfig has no option 'n_heads'"):
-        rf.GRUClassifier(model={"n_heads": 2}).fit(walks(), np.arange(24) % 2)
-
-
 def test_numbers_of_numpy_are_numbers():
     options = {"epochs": np.int64(1), "n_jobs": np.int64(1), "drop": np.float32(0.5)}
     options |= {"members": np.int64(2), "learning_rate": np.float32(1e-3), "windows": np.int32(4)}
@@ -125,12 +113,6 @@ def test_numbers_of_numpy_are_numbers():
     for wrong in (np.int64(0), True, 1.5, "two"):
         with pytest.raises(InputError, match="n_jobs must be None, -1 or a positive whole number"):
             make(RFormerRegressor, **(TINY | {"n_jobs": wrong})).fit(walks(), np.arange(24))
-
-
-def test_the_steps_of_a_path_are_those_of_its_encoder():
-    model = rf.NeuralCDEClassifier(model={"stride": 5}, epochs=1)
-    with pytest.raises(InputError, match="model: stride is set by the data; leave it out"):
-        model.fit(walks(), np.arange(24) % 2)
 
 
 def test_what_is_no_path_and_no_class_is_said_to_be_none():

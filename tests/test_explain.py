@@ -5,7 +5,6 @@ import pytest
 import torch
 
 import roughformer as rf
-from roughformer.baselines import SampleEncoder
 from roughformer.errors import InputError
 from roughformer.estimators import RFormerClassifier, RFormerRegressor
 from roughformer.explain import explain
@@ -360,12 +359,6 @@ def test_feature_channels_are_those_that_change_a_feature(transform, time, views
         changed = encoder.encode(rf.SeriesBatch.from_numpy3d(other, channels=NAMES))["tokens"]
         differs = (changed - tokens).abs().amax(dim=(0, 1)) > 1e-6
         assert differs.tolist() == [c in channels for channels in uses]
-
-
-def test_feature_channels_of_samples():
-    encoder = SampleEncoder(channels=("a", "b"), time_unit=1.0)
-    named = dict(zip(encoder.names, encoder.feature_channels(), strict=True))
-    assert named == {"a": (0,), "b": (1,), "seen a": (0,), "seen b": (1,), "gap": ()}
 
 
 @pytest.mark.parametrize("causal", [False, True])

@@ -12,8 +12,6 @@ from sklearn.model_selection import GridSearchCV
 
 import roughformer as rf
 from roughformer.errors import InputError
-from roughformer.estimators import estimator_class
-from roughformer.estimators.baselines import BASELINES
 from small import walks
 
 Y = np.arange(24) % 2
@@ -49,7 +47,7 @@ def test_nothing_in_a_group_can_be_changed_and_groups_can_be_keys():
     assert model.tokens.model_dump_json().startswith('{"windows":{"points":5')
     again = pickle.loads(pickle.dumps(model.tokens))
     assert {again, model.tokens, copy.copy(again)} == {again}
-    groups = {cls.groups["model"]() for cls in BASELINES} | {rf.TrainConfig(callbacks=[print])}
+    groups = {rf.ModelConfig(), rf.RateModelConfig(), rf.TrainConfig(callbacks=[print])}
     assert rf.TrainConfig(callbacks=[print]) in groups
 
 
@@ -89,7 +87,6 @@ def test_the_signature_of_a_group_has_its_options_only():
     shown = inspect.signature(rf.ModelConfig).parameters
     assert {"d_model", "n_heads", "clip"} <= set(shown)
     assert not {"n_features", "n_outputs", "task", "causal"} & set(shown)
-    assert "fill" in inspect.signature(rf.GRUClassifier.groups["model"]).parameters
 
 
 def test_options_reach_the_model_and_the_training_by_whatever_way_they_are_given():
@@ -168,12 +165,6 @@ def test_set_params_names_the_group_of_an_option():
             rf.RFormerClassifier().set_params(**{name: 8})
 
 
-@pytest.mark.parametrize("cls", BASELINES, ids=lambda cls: cls.__name__)
-def test_an_argument_that_a_baseline_does_not_know_is_refused_in_its_own_name(cls):
-    with pytest.raises(TypeError, match=rf"^{cls.__name__}.__init__\(\) got an unexpected"):
-        cls(clock=8)
-
-
 @pytest.mark.parametrize(
     ("cls", "name", "words"),
     [
@@ -184,9 +175,6 @@ def test_an_argument_that_a_baseline_does_not_know_is_refused_in_its_own_name(cl
             "unknown parameter 'clocks'; did you mean 'tokens.clock'?",
         ),
         (rf.RFormerClassifier, "model.head", "'model.head'; did you mean 'model.n_heads'?"),
-        (rf.GRUClassifier, "model.zz", "unknown parameter 'model.zz'; model has d_model, "),
-        (rf.GRUClassifier, "zz", "unknown parameter 'zz'; GRUClassifier has static, causal, "),
-        (rf.GRUClassifier, "windows", "'windows': GRUClassifier has no tokens; leave it out"),
         (rf.RateRegressor, "tokens.clock", "'tokens.clock': RateRegressor has no tokens"),
     ],
 )
@@ -198,23 +186,6 @@ def test_a_name_is_only_proposed_if_it_is_near(cls, name, words):
 def test_an_estimator_shows_what_was_given():
     model = rf.RFormerClassifier(windows=4, tokens=rf.TokenConfig(clock=8))
     assert repr(model) == "RFormerClassifier(tokens=TokenConfig(clock=8), windows=4)"
-
-
-def test_each_model_has_an_estimator_of_its_own(tmp_path):
-    gru = rf.GRUClassifier(epochs=1, random_state=0, model={"d_model": 4}).fit(walks(), Y)
-    assert not isinstance(gru, rf.RFormerClassifier)
-    gru.save(tmp_path / "gru")
-    np.testing.assert_array_equal(
-        rf.GRUClassifier.load(tmp_path / "gru").predict_proba(walks()), gru.predict_proba(walks())
-    )
-    with pytest.raises(
-        InputError, match=r"a model of the kind 'gru', and RFormerClassifier is for"
-    ):
-        rf.RFormerClassifier.load(tmp_path / "gru")
-    for cls in BASELINES:
-        assert estimator_class(cls.task, cls.kind) is cls
-        assert len(inspect.signature(cls).parameters) <= 20
-    assert len(inspect.signature(rf.RFormerClassifier).parameters) <= 24
 
 
 def test_label_smoothing_is_for_classes():

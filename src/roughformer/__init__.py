@@ -7,47 +7,31 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from roughformer import algebra as algebra
     from roughformer import nn as nn
+    from roughformer import words as words
     from roughformer.errors import CapacityError as CapacityError
     from roughformer.errors import CheckpointError as CheckpointError
     from roughformer.errors import EngineWarning as EngineWarning
     from roughformer.errors import InputError as InputError
     from roughformer.errors import MissingDataError as MissingDataError
-    from roughformer.estimators import GRUClassifier as GRUClassifier
-    from roughformer.estimators import GRUModelConfig as GRUModelConfig
-    from roughformer.estimators import GRURegressor as GRURegressor
     from roughformer.estimators import ModelConfig as ModelConfig
-    from roughformer.estimators import NeuralCDEClassifier as NeuralCDEClassifier
-    from roughformer.estimators import NeuralCDEModelConfig as NeuralCDEModelConfig
-    from roughformer.estimators import NeuralCDERegressor as NeuralCDERegressor
-    from roughformer.estimators import NeuralRDEClassifier as NeuralRDEClassifier
-    from roughformer.estimators import NeuralRDEModelConfig as NeuralRDEModelConfig
-    from roughformer.estimators import NeuralRDERegressor as NeuralRDERegressor
-    from roughformer.estimators import ODERNNClassifier as ODERNNClassifier
-    from roughformer.estimators import ODERNNModelConfig as ODERNNModelConfig
-    from roughformer.estimators import ODERNNRegressor as ODERNNRegressor
     from roughformer.estimators import RateModelConfig as RateModelConfig
     from roughformer.estimators import RateRegressor as RateRegressor
     from roughformer.estimators import RFormerClassifier as RFormerClassifier
     from roughformer.estimators import RFormerForecaster as RFormerForecaster
     from roughformer.estimators import RFormerRegressor as RFormerRegressor
-    from roughformer.estimators import RocketClassifier as RocketClassifier
-    from roughformer.estimators import RocketRegressor as RocketRegressor
     from roughformer.estimators import SignatureTransformer as SignatureTransformer
-    from roughformer.estimators import StateSpaceClassifier as StateSpaceClassifier
-    from roughformer.estimators import StateSpaceModelConfig as StateSpaceModelConfig
-    from roughformer.estimators import StateSpaceRegressor as StateSpaceRegressor
-    from roughformer.estimators import TransformerClassifier as TransformerClassifier
-    from roughformer.estimators import TransformerModelConfig as TransformerModelConfig
-    from roughformer.estimators import TransformerRegressor as TransformerRegressor
     from roughformer.explain import Explanation as Explanation
     from roughformer.lifts import Basepoint as Basepoint
     from roughformer.lifts import Clock as Clock
     from roughformer.lifts import Counts as Counts
     from roughformer.lifts import Lag as Lag
+    from roughformer.lifts import Lift as Lift
     from roughformer.lifts import Time as Time
     from roughformer.model import RFormer as RFormer
     from roughformer.model import RFormerConfig as RFormerConfig
+    from roughformer.path import values_at as values_at
     from roughformer.plots import plot_calibration as plot_calibration
     from roughformer.plots import plot_confusion as plot_confusion
     from roughformer.plots import plot_explanation as plot_explanation
@@ -56,6 +40,10 @@ if TYPE_CHECKING:
     from roughformer.plots import plot_series as plot_series
     from roughformer.plots import plot_tokens as plot_tokens
     from roughformer.predictor import Predictor as Predictor
+    from roughformer.registry import ModelSpec as ModelSpec
+    from roughformer.registry import get_model as get_model
+    from roughformer.registry import register_model as register_model
+    from roughformer.report import write_report as write_report
     from roughformer.runs import SeriesData as SeriesData
     from roughformer.runs import read as read
     from roughformer.series import SeriesBatch as SeriesBatch
@@ -68,6 +56,7 @@ if TYPE_CHECKING:
     from roughformer.signatures.features import memory_estimate as memory_estimate
     from roughformer.signatures.library import engine_info as engine_info
     from roughformer.signatures.running import RunningSignatures as RunningSignatures
+    from roughformer.signatures.spectrum import spectrum_words as spectrum_words
     from roughformer.stream import Stream as Stream
     from roughformer.stream import StreamBatch as StreamBatch
     from roughformer.tokens import SpectrumConfig as SpectrumConfig
@@ -81,27 +70,27 @@ __version__ = "0.1.0"
 _HOME = {
     "errors": "CapacityError CheckpointError EngineWarning InputError MissingDataError",
     "estimators": (
-        "GRUClassifier GRUModelConfig GRURegressor ModelConfig NeuralCDEClassifier "
-        "NeuralCDEModelConfig NeuralCDERegressor NeuralRDEClassifier NeuralRDEModelConfig "
-        "NeuralRDERegressor ODERNNClassifier ODERNNModelConfig ODERNNRegressor RFormerClassifier "
-        "RFormerForecaster RFormerRegressor RateModelConfig RateRegressor RocketClassifier "
-        "RocketRegressor SignatureTransformer StateSpaceClassifier StateSpaceModelConfig "
-        "StateSpaceRegressor TransformerClassifier TransformerModelConfig TransformerRegressor"
+        "ModelConfig RFormerClassifier RFormerForecaster RFormerRegressor RateModelConfig "
+        "RateRegressor SignatureTransformer"
     ),
     "explain": "Explanation",
-    "lifts": "Basepoint Clock Counts Lag Time",
+    "lifts": "Basepoint Clock Counts Lag Lift Time",
     "model": "RFormer RFormerConfig",
     "plots": (
         "plot_calibration plot_confusion plot_explanation plot_history plot_regression plot_series "
         "plot_tokens"
     ),
+    "path": "values_at",
     "predictor": "Predictor",
+    "registry": "ModelSpec get_model register_model",
+    "report": "write_report",
     "runs": "SeriesData read",
     "series": "SeriesBatch UnobservedWarning",
     "signatures.api": "logsignature multiview_signature signature",
     "signatures.features": "feature_count feature_names memory_estimate",
     "signatures.library": "engine_info",
     "signatures.running": "RunningSignatures",
+    "signatures.spectrum": "spectrum_words",
     "stream": "Stream StreamBatch",
     "tokens": "SpectrumConfig TokenConfig Tokenizer",
     "train": "TrainConfig",
@@ -109,13 +98,15 @@ _HOME = {
 }
 _MODULE_OF = {name: home for home, names in _HOME.items() for name in names.split()}
 
-__all__ = [*sorted(_MODULE_OF), "__version__", "nn"]
+_MODULES = ("algebra", "nn", "words")
+
+__all__ = [*sorted(_MODULE_OF), "__version__", *_MODULES]
 
 
 def __getattr__(name: str) -> Any:
     """Load a public name from its module on first use."""
-    if name == "nn":
-        return import_module("roughformer.nn")
+    if name in _MODULES:
+        return import_module(f"roughformer.{name}")
     home = _MODULE_OF.get(name)
     if home is None:
         raise AttributeError(f"module 'roughformer' has no attribute {name!r}")

@@ -13,13 +13,18 @@ import os
 import secrets
 import shutil
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import TypeVar
+
+from roughformer.errors import InputError
 
 if sys.platform != "win32":
     import fcntl
 
 __all__ = [
+    "directory_lock",
     "holding",
     "make_directories",
     "read_directory",
@@ -34,11 +39,20 @@ T = TypeVar("T")
 _ATTEMPTS = 100
 _CAN_HOLD = os.open in os.supports_dir_fd  # not on Windows
 _READ = os.O_RDONLY | getattr(os, "O_BINARY", 0)
+_PATIENCE = 10.0  # seconds: processes of a command that was killed need a moment to end
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
 
 def write_file(path: str | os.PathLike[str], data: bytes) -> None:
-    """Make ``path`` hold ``data``; a reader finds the old bytes or the new ones, never a part."""
+    """Make ``path`` hold ``data``; a reader finds the old bytes or the new ones, never a part.
+
+    Parameters
+    ----------
+    path : path
+        File to write.
+    data : bytes
+        Its new content.
+    """
     with writing(path) as aside, open(aside, "xb") as file:
         file.write(data)
 
@@ -262,3 +276,49 @@ def holding(path: str | os.PathLike[str]) -> Iterator[bool]:
         with contextlib.suppress(OSError):
             os.unlink(path)
         os.close(handle)
+
+
+@contextlib.contextmanager
+def directory_lock(directory: Path, patience: float = _PATIENCE) -> Iterator[tuple[int, ...]]:
+    """Hold the lock of a directory; gives what to pass on to processes (``pass_fds``).
+
+    It is free when the last process that it was passed on to has ended. Windows has no such lock.
+
+    Parameters
+    ----------
+    directory : Path
+        Made if need be; the lock is the file ``lock`` in it.
+    patience : float, default 10.0
+        Seconds to wait for another holder.
+
+    Raises
+    ------
+    InputError
+        If somebody else still holds the lock then.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    if sys.platform == "win32":
+        yield ()
+        return
+    handle = os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        _wait_for(handle, directory, time.monotonic() + patience)
+        yield (handle,)
+    finally:
+        os.close(handle)
+
+
+def _wait_for(handle: int, directory: Path, until: float) -> None:
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() > until:
+                raise InputError(
+                    f"another command works in {directory}; wait for its end, or choose another "
+                    "place with --out"
+                ) from None
+        except OSError:  # a file system without locks
+            return
+        time.sleep(0.1)

@@ -89,8 +89,19 @@ class Path:
 
 
 def values_at(batch: SeriesBatch, since: npt.ArrayLike) -> Floats:
-    """Values of the piecewise-linear paths at times ``since (n,)`` or ``(B, n)``, increasing, from
-    each series' first point on: ``(B, n, C)``, constant outside of a channel's observations.
+    """Interpolate series linearly, each channel between its own observations.
+
+    Parameters
+    ----------
+    batch : SeriesBatch
+        Series.
+    since : array-like (n,) or (B, n)
+        Increasing times, counted from each series' first point.
+
+    Returns
+    -------
+    ndarray (B, n, C)
+        Constant before a channel's first observation and after its last one.
     """
     queries = np.broadcast_to(
         np.asarray(since, dtype=np.float64), (len(batch), np.shape(since)[-1])

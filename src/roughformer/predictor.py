@@ -12,11 +12,11 @@ from torch import Tensor, nn
 
 from roughformer.checkpoint import load_checkpoint, save_checkpoint
 from roughformer.errors import CheckpointError, InputError
-from roughformer.kinds import kind_of, kind_of_model
 from roughformer.model import RFormer
 from roughformer.model.committee import Committee
 from roughformer.model.inference import run_model
 from roughformer.model.outputs import OutputConfig, deviation_of, point_of
+from roughformer.registry import get_model, model_name
 from roughformer.series import SeriesBatch
 from roughformer.targets import ClassTargets, NumberTargets
 from roughformer.tokens import Tokenizer
@@ -306,7 +306,7 @@ class Predictor:
             Where to write.
         """
         config = {
-            "kind": kind_of_model(self._members[0]),
+            "kind": model_name(self._members[0]),
             "members": len(self._members),
             "encoder": self.encoder.model_dump(mode="json"),
             "model": self.outputs.model_dump(mode="json"),
@@ -339,7 +339,7 @@ class Predictor:
         _check_device(device)
         saved = load_checkpoint(directory)
         try:
-            kind = kind_of(saved.config["kind"])
+            kind = get_model(saved.config["kind"])
             encoder = kind.encoder.model_validate(saved.config["encoder"])
             config = kind.config.model_validate(saved.config["model"])
             count, tensors = int(saved.config["members"]), saved.tensors["model"]

@@ -32,13 +32,36 @@ def write_report(
     command: str | None = None,
     tables: Sequence[tuple[str, Sequence[str], Sequence[Sequence[Any]], str]] = (),
 ) -> Path:
-    """Write the page to ``path`` (a directory: ``report.html`` in it) and return where it is.
+    """Write a report as one HTML page that needs no other file.
 
-    ``facts`` name -> value, ``metrics`` row -> column -> number, ``figures`` pairs of caption and
-    matplotlib Figure (kept as PNG inside the page), ``config`` anything that prints as JSON,
-    ``command`` the line that makes the run again, ``tables`` (title, columns, rows, note) beyond
-    the metrics. What is empty has no section. The same input gives the same bytes, and a reader
-    never finds half a page.
+    What is empty has no section. The same input gives the same bytes, and a reader never finds
+    half a page.
+
+    Parameters
+    ----------
+    path : path
+        File to write; in a directory it is ``report.html``.
+    title : str
+        Heading of the page.
+    facts : mapping
+        Name to value.
+    metrics : mapping
+        Row to column to number.
+    figures : sequence of (str, Figure)
+        Captions and figures of matplotlib, kept as PNG inside the page.
+    config : mapping
+        Anything that prints as JSON.
+    notes : sequence of str, default ()
+        Paragraphs.
+    command : str, optional
+        The line that makes the run again.
+    tables : sequence of (str, columns, rows, str), default ()
+        Title, columns, rows and note of each table beyond the metrics.
+
+    Returns
+    -------
+    Path
+        Where the page is.
     """
     target = Path(path)
     if target.is_dir():

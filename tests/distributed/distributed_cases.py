@@ -15,7 +15,7 @@ import torch
 
 from roughformer import SeriesBatch
 from roughformer.errors import InputError
-from roughformer.estimators import GRUClassifier, RateRegressor, RFormerClassifier, RFormerRegressor
+from roughformer.estimators import RateRegressor, RFormerClassifier, RFormerRegressor
 from roughformer.train import data, loop
 from roughformer.train.distributed import current_process_group
 
@@ -88,10 +88,6 @@ CASES = {
         model={"dropout": 0.0, "channel_dropout": 0.0, "window_dropout": 0.0},
         device="cpu", run_dir=run,
     ).fit(series(), np.abs(numbers(seed=5)[:, :1]) + 0.2),
-    "gru": lambda run: GRUClassifier(
-        model={"d_model": 8, "dropout": 0.0}, epochs=2, batch_size=7, random_state=3, n_jobs=1,
-        drop=0.3, device="cpu", run_dir=run,
-    ).fit(series(), classes()),
 }  # fmt: skip
 
 

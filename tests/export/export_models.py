@@ -6,7 +6,6 @@ import numpy as np
 import torch
 
 import roughformer as rf
-from roughformer.baselines import SampleEncoder, Transformer, TransformerConfig
 from roughformer.model import RFormer, RFormerConfig
 from roughformer.model.committee import Committee
 from roughformer.model.tempo import TempoConfig, TempoFormer
@@ -115,16 +114,3 @@ def beats(n=4, seed=0, longest=120):
     for v in values:
         v[rng.random(v.shape) < 0.1] = np.nan
     return rf.SeriesBatch.from_arrays(values, times, channels=CHANNELS)
-
-
-def sample_predictor(fill="mean", seed=0, causal=False):
-    """A Transformer on samples with random weights."""
-    batch = series(40, seed=seed + 100, shortest=8)
-    encoder = SampleEncoder.fit(batch, ("age",), fill=fill)
-    torch.manual_seed(seed)
-    config = TransformerConfig(
-        n_features=encoder.n_features, n_static=1, n_outputs=3, d_model=8, n_heads=2, causal=causal
-    )
-    model = Transformer(config).eval()
-    model.fit_scaling(encoder.encode(batch))
-    return Predictor(encoder, model, ClassTargets(classes=(1, 2, 3), dtype="<i8"), 0.7)

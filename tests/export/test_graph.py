@@ -9,14 +9,12 @@ from export_models import (
     predictor,
     rates_predictor,
     run_module,
-    sample_predictor,
     series,
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import roughformer as rf
-from roughformer.errors import InputError
 from roughformer.export import Graph
 from roughformer.export.checking import differences, expected_of
 from roughformer.signatures.padded import observed
@@ -178,14 +176,6 @@ def test_spectra_of_windows_for_rates(n_windows):
     assert with_variation(batch).n_channels == 4
 
 
-@pytest.mark.parametrize("fill", ["mean", "forward"])
-@pytest.mark.parametrize("causal", [False, True])
-def test_the_transformer_on_samples(fill, causal):
-    model = sample_predictor(fill, causal=causal)
-    for seed, longest in enumerate([20, 1, 2, 31]):
-        assert gap(model, series(4, longest, seed), extra=seed % 2) < 1e-6
-
-
 def test_gradients_flow_to_the_values():
     graph = Graph(predictor(lags=(1.0,), clock=2))
     inputs = {k: torch.from_numpy(x) for k, x in padded(series(2, 12, missing=0.0)).items()}
@@ -202,12 +192,3 @@ def test_the_model_itself_stays_as_it_is():
     Graph(model)
     assert type(model.model.standardize) is before
     assert all(p.requires_grad for p in model.model.parameters())
-
-
-def test_models_that_cannot_be_exported_are_refused_with_those_that_can():
-    values, times = [np.zeros((4, 1))] * 4, [np.arange(4.0)] * 4
-    batch = rf.SeriesBatch.from_arrays(values, times)
-    gru = rf.GRUClassifier(model={"d_model": 4}, epochs=1, random_state=0, n_jobs=1)
-    gru.fit(batch, np.array([0, 1, 0, 1]))
-    with pytest.raises(InputError, match=r"GRU cannot be exported.*RFormer.*Transformer can"):
-        Graph(gru.predictor_)

@@ -76,8 +76,8 @@ Group = Annotated[
 Model = Annotated[
     str | None,
     typer.Option(
-        help="rformer; tempo for rates, per unit of time; or a baseline: transformer, gru, "
-        "ode-rnn, neural-cde, neural-rde, state-space."
+        help="rformer; tempo for rates, per unit of time; or one that another package brings: "
+        "of roughformer-paper transformer, gru, ode-rnn, neural-cde, neural-rde, state-space."
     ),
 ]
 Threads = Annotated[int | None, typer.Option(min=1, help="Threads (default: as torch chooses).")]

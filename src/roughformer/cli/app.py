@@ -4,18 +4,16 @@ import json
 import platform
 import sys
 import warnings
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, entry_points, version
 from typing import Annotated, Any
 
 import typer
 
 from roughformer.cli._errors import Interrupted, describe
-from roughformer.cli.demo import demo
 from roughformer.cli.export import export
 from roughformer.cli.features import features
 from roughformer.cli.forecast import forecast
 from roughformer.cli.predict import evaluate, explain, predict
-from roughformer.cli.reproduce import reproduce
 from roughformer.cli.serve import serve
 from roughformer.cli.train import train
 from roughformer.cli.tune import tune
@@ -84,10 +82,15 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 for command in (
-    train, tune, predict, evaluate, explain, export, features, forecast, serve, demo, reproduce,
-    info,
+    train, tune, predict, evaluate, explain, export, features, forecast, serve, info,
 ):  # fmt: skip
     app.command(epilog=_EXIT_CODES)(command)
+# Other packages bring commands by entry points: a name, and a function as typer takes it.
+for entry in sorted(entry_points(group="roughformer.commands")):
+    try:
+        app.command(entry.name, epilog=_EXIT_CODES)(entry.load())
+    except ImportError as error:
+        typer.echo(f"note: the command {entry.name!r} cannot be loaded: {error}", err=True)
 
 
 def _version(wanted: bool) -> None:

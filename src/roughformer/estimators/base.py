@@ -15,7 +15,6 @@ import torch
 from sklearn.utils import check_random_state
 from torch import Tensor
 
-from roughformer.baselines import PathEncoder, SampleEncoder
 from roughformer.errors import InputError
 from roughformer.estimators.aims import any_known, at_targets, class_counts, is_known, weights_at
 from roughformer.estimators.fitted import FittedEstimator
@@ -24,8 +23,8 @@ from roughformer.estimators.key import training_key
 from roughformer.estimators.parts import Part, Series, held_series, parts_of
 from roughformer.estimators.plan import Plan, Requested, plan_of
 from roughformer.estimators.stored_plan import planned_on
-from roughformer.kinds import least_scale_of
 from roughformer.predictor import Predictor, committee_of
+from roughformer.registry import least_scale_of
 from roughformer.series import is_table
 from roughformer.store import StoredSeries
 from roughformer.targets import check_weights
@@ -256,7 +255,7 @@ class TrainedEstimator(FittedEstimator):
                 f"there are targets for {target.shape[1]} windows, but the series with most "
                 f"windows has {most}"
             )
-        if isinstance(plan.encoder, SampleEncoder | PathEncoder) and plan.train.drop[1] > 0:
+        if getattr(plan.encoder, "tokens_are_samples", False) and plan.train.drop[1] > 0:
             raise InputError(
                 "targets of each sample cannot be used while samples are dropped; set drop=0"
             )

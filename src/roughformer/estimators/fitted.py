@@ -15,8 +15,8 @@ from roughformer.estimators.presets import preset
 from roughformer.estimators.stored import from_plain, to_plain
 from roughformer.estimators.summary import summary_of
 from roughformer.explain import Explanation, explain
-from roughformer.kinds import kind_of_model
 from roughformer.predictor import Predictor
+from roughformer.registry import model_name
 from roughformer.series import SeriesBatch
 from roughformer.threads import using_threads
 
@@ -28,7 +28,7 @@ _OF_THE_RUN = ("run_dir", "resume")
 class FittedEstimator(GroupedParameters):
     """An estimator around a ``predictor_``, which fitting or loading gives it."""
 
-    kind: ClassVar[str]  # of the model, as ``roughformer.kinds`` names it
+    kind: ClassVar[str]  # of the model, as ``roughformer.registry`` names it
     other_kinds: ClassVar[tuple[str, ...]] = ()  # that the estimator may choose instead
     task: Literal["classification", "regression"]
     predictor_: Predictor
@@ -297,7 +297,7 @@ class FittedEstimator(GroupedParameters):
                 f"{os.fspath(directory)} holds a model for {predictor.facts.get('task')}, "
                 f"not for {cls.task}"
             )
-        kind = kind_of_model(predictor.model)
+        kind = model_name(predictor.model)
         if kind not in (cls.kind, *cls.other_kinds):
             raise InputError(
                 f"{os.fspath(directory)} holds a model of the kind {kind!r}, and {cls.__name__} is "

@@ -6,32 +6,11 @@ estimator decide is no option.
 
 from typing import ClassVar
 
-from pydantic import Field
-
-from roughformer.baselines import (
-    GRUConfig,
-    NeuralCDEConfig,
-    NeuralRDEConfig,
-    ODERNNConfig,
-    StateSpaceConfig,
-    TransformerConfig,
-)
-from roughformer.baselines.control import TIME_RANGE
-from roughformer.baselines.samples import Fill
 from roughformer.groups import Group
 from roughformer.model import RFormerConfig
 from roughformer.model.tempo import TempoConfig
 
-__all__ = [
-    "GRUModelConfig",
-    "ModelConfig",
-    "NeuralCDEModelConfig",
-    "NeuralRDEModelConfig",
-    "ODERNNModelConfig",
-    "RateModelConfig",
-    "StateSpaceModelConfig",
-    "TransformerModelConfig",
-]
+__all__ = ["ModelConfig", "ModelGroup", "RateModelConfig"]
 
 _DATA = (
     "n_features", "n_static", "n_spectrum", "n_wide_features", "n_channels", "n_spectra",
@@ -40,13 +19,15 @@ _DATA = (
 _PARAMETERS = ("uncertainty", "quantiles", "causal", "context")
 
 
-class _ModelGroup(Group):
+class ModelGroup(Group):
+    """Options of a model that the data and other parameters of its estimator do not decide."""
+
     set_by: ClassVar[dict[str, str]] = dict.fromkeys(_DATA, "the data") | {
         name: name for name in _PARAMETERS
     }
 
 
-class ModelConfig(_ModelGroup, RFormerConfig):
+class ModelConfig(ModelGroup, RFormerConfig):
     """Shape of an RFormer.
 
     Parameters
@@ -93,71 +74,10 @@ class ModelConfig(_ModelGroup, RFormerConfig):
     n_features: int = 1
 
 
-class RateModelConfig(_ModelGroup, TempoConfig):
+class RateModelConfig(ModelGroup, TempoConfig):
     """Shape of a TempoFormer, the model of ``RateRegressor``."""
 
     n_outputs: int = 1
     n_channels: int = 1
     n_spectra: int = 1
     n_frequencies: int = 2
-
-
-class TransformerModelConfig(_ModelGroup, TransformerConfig):
-    """Shape of a Transformer over the samples."""
-
-    n_outputs: int = 1
-    n_features: int = 1
-    fill: Fill | None = Field(None, description="What stands for a missing value; None: the mean.")
-
-
-class GRUModelConfig(_ModelGroup, GRUConfig):
-    """Shape of a GRU over the samples."""
-
-    n_outputs: int = 1
-    n_features: int = 1
-    fill: Fill | None = Field(
-        None, description="What stands for a missing value; None: the last value."
-    )
-
-
-class ODERNNModelConfig(_ModelGroup, ODERNNConfig):
-    """Shape of an ODE-RNN and how its equation is solved."""
-
-    n_outputs: int = 1
-    n_features: int = 3
-
-
-class NeuralCDEModelConfig(_ModelGroup, NeuralCDEConfig):
-    """Shape of a Neural CDE, its path and how its equation is solved."""
-
-    n_outputs: int = 1
-    n_features: int = 1
-    n_channels: int = 1
-    counts: bool | None = Field(
-        None, description="Numbers of observations as channels; None: if values are missing."
-    )
-    max_steps: int | None = Field(
-        2048, ge=1, description="Maximum number of steps over a usual series; None: no limit."
-    )
-    time_range: float = Field(TIME_RANGE, gt=0, description="How far time moves over a usual span.")
-
-
-class NeuralRDEModelConfig(_ModelGroup, NeuralRDEConfig):
-    """Shape of a Neural RDE, its log-signatures and how its equation is solved."""
-
-    n_outputs: int = 1
-    n_features: int = 1
-    n_channels: int = 1
-    step: int = Field(8, ge=1, description="Samples of a window.")
-    counts: bool | None = Field(
-        None, description="Numbers of observations as channels; None: if values are missing."
-    )
-    time_range: float = Field(TIME_RANGE, gt=0, description="How far time moves over a usual span.")
-
-
-class StateSpaceModelConfig(_ModelGroup, StateSpaceConfig):
-    """Shape of a state-space model (S5)."""
-
-    n_outputs: int = 1
-    n_features: int = 3
-    n_layers: int = Field(1, ge=0, description="Blocks; the published tables have 4.")

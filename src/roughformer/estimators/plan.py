@@ -9,7 +9,7 @@ from torch import Tensor
 from roughformer.errors import InputError
 from roughformer.estimators.automatic import token_config
 from roughformer.groups import Group, one_line
-from roughformer.kinds import ModelKind, kind_of
+from roughformer.registry import ModelSpec, get_model
 from roughformer.series import SeriesBatch
 from roughformer.tokens import TokenConfig, Tokenizer
 from roughformer.train import TrainConfig
@@ -30,7 +30,7 @@ class Requested:
 class Plan:
     """What the members of a fit share."""
 
-    kind: ModelKind
+    kind: ModelSpec
     encoder: Any
     model: Any
     train: TrainConfig
@@ -55,7 +55,7 @@ def plan_of(
     """
     if output["task"] == "regression" and train.label_smoothing:
         raise InputError("label_smoothing is for classification; leave it out")
-    kind = kind_of(kind_name)
+    kind = get_model(kind_name)
     model = {name: getattr(requested.model, name) for name in type(requested.model).options()}
     try:
         rates = None if rate_unit is None else rate_unit * target.numpy().ravel()

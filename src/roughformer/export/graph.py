@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from roughformer.errors import InputError
-from roughformer.model import TokenTransformer
+from roughformer.model import RFormer
 from roughformer.model.committee import Committee
 from roughformer.model.ensemble import SignatureEnsemble
 from roughformer.model.outputs import deviation_of, point_of
@@ -121,8 +121,8 @@ def check_kind(predictor: Predictor) -> None:
     """``InputError`` for kinds of models that no graph can be made of."""
     model = predictor.model
     first = model.members[0] if isinstance(model, Committee) else model
-    if not isinstance(first, TokenTransformer | TempoFormer | SignatureEnsemble):
+    if not isinstance(first, RFormer | TempoFormer | SignatureEnsemble):
         raise InputError(
-            f"a {type(first).__name__} cannot be exported: its steps follow the samples one by "
-            "one; RFormer, TempoFormer (RateRegressor) and Transformer can"
+            f"a {type(first).__name__} cannot be exported; RFormer, TempoFormer (RateRegressor) "
+            "and the default ensemble can"
         )

@@ -1,5 +1,6 @@
 """Files and data sets -> ``SeriesBatch``."""
 
+from roughformer.atomic import directory_lock, write_file
 from roughformer.io.bidmc import heart_rate_split, load_heart_rate
 from roughformer.io.edf import read_edf
 from roughformer.io.physionet2012 import load_physionet2012, physionet2012_subset
@@ -12,6 +13,7 @@ from roughformer.io.wfdb import read_wfdb
 
 __all__ = [
     "data_root",
+    "directory_lock",
     "heart_rate_split",
     "load_heart_rate",
     "load_physionet2012",
@@ -22,6 +24,7 @@ __all__ = [
     "read_table",
     "read_ts",
     "read_wfdb",
+    "write_file",
     "write_table",
     "write_ts",
 ]

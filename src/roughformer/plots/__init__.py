@@ -5,6 +5,7 @@ is needed and nothing has to be closed; ``path=`` also saves it (PNG, SVG, PDF b
 ``plots.figure`` has what pictures of other packages may share.
 """
 
+from roughformer.plots.figure import BLUE, GREY, ORANGE, new_figure, styled, tidy
 from roughformer.plots.scores import (
     plot_calibration,
     plot_confusion,
@@ -14,6 +15,10 @@ from roughformer.plots.scores import (
 from roughformer.plots.series import plot_explanation, plot_series, plot_tokens
 
 __all__ = [
+    "BLUE",
+    "GREY",
+    "ORANGE",
+    "new_figure",
     "plot_calibration",
     "plot_confusion",
     "plot_explanation",
@@ -21,4 +26,6 @@ __all__ = [
     "plot_regression",
     "plot_series",
     "plot_tokens",
+    "styled",
+    "tidy",
 ]

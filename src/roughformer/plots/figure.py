@@ -62,7 +62,21 @@ def styled() -> Iterator[Any]:
 
 
 def new_figure(matplotlib: Any, width: float, height: float) -> Any:
-    """A figure of this many inches, known to nobody else."""
+    """Make a figure that no global state knows of.
+
+    Parameters
+    ----------
+    matplotlib : module
+        As ``styled`` gives it.
+    width : float
+        In inches.
+    height : float
+        In inches.
+
+    Returns
+    -------
+    Figure
+    """
     figure = matplotlib.figure.Figure(figsize=(width, height), layout="constrained")
     figure.get_layout_engine().set(w_pad=0.06, h_pad=0.06)
     return figure
@@ -81,7 +95,15 @@ def finish(figure: Any, path: Path | None) -> Any:
 
 
 def tidy(axes: Any, grid: str = "both") -> None:
-    """A light grid behind the data, ticks without marks."""
+    """Draw a light grid behind the data, and ticks without marks.
+
+    Parameters
+    ----------
+    axes : matplotlib.axes.Axes
+        To be changed.
+    grid : {"both", "x", "y"}, default "both"
+        Axis of the grid.
+    """
     axes.tick_params(length=0)
     axes.grid(visible=True, axis=grid)
 

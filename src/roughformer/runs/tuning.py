@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from roughformer.atomic import holding, write_file
+from roughformer.atomic import directory_lock, write_file
 from roughformer.errors import InputError
 from roughformer.estimators import RFormerClassifier, estimator_class
 from roughformer.report import write_report
@@ -58,12 +58,7 @@ def run_tuning(request: TuningRequest) -> dict[str, Any]:
     if out.exists() and not out.is_dir():
         raise InputError(f"{out} is a file; choose a directory with --out")
     out.mkdir(parents=True, exist_ok=True)
-    with holding(out / "lock") as alone:
-        if not alone:
-            raise InputError(
-                f"another process is searching in {out}; wait for it, end it, or choose another "
-                "directory with --out"
-            )
+    with directory_lock(out):
         study = search.begin(_configuration(search), resume=request.resume)
         before = len(begun_trials(study))
         if not quiet:
