@@ -14,9 +14,9 @@ from _harness import Target, attack
 
 import roughformer as rf
 from roughformer.store import TableColumns, build_store
-from roughformer.store.places import Place
-from roughformer.store.plan import Sizes
-from roughformer.store.scatter import read_bucket
+from roughformer.store.dataset import Sizes
+from roughformer.store.shuffle import read_bucket
+from roughformer.store.storage import Place
 from roughformer.store.stored import StoredSeries
 
 SMALL = Sizes(rows=12_000, shard=100_000, piece=12_000, bucket=4_000)

@@ -37,7 +37,7 @@ from _scale_data import COLUMNS, decode, make_table
 from rich.console import Console
 from rich.table import Table
 
-STAGES = ("read", "scatter", "tokens", "write")
+STAGES = ("read", "shuffle", "tokens", "write")
 
 
 class Steady:
@@ -69,7 +69,7 @@ def read(data: str, workers: int, engine: str = "local") -> dict[str, Any]:
         steady.mark(done)
 
     if engine == "ray":
-        from roughformer.store.engines import run_units
+        from roughformer.store.workers import run_units
 
         _cluster(workers)
         run_units(units[: 4 * workers], decode, engine="ray", workers=workers)

@@ -111,7 +111,7 @@ def in_process(wish: dict[str, Any]) -> dict[str, Any]:
 def measured(place: Path, wish: argparse.Namespace) -> dict[str, Any]:
     import roughformer as rf
     from roughformer.store.build import build_store
-    from roughformer.store.columns import TableColumns
+    from roughformer.store.dataset import TableColumns
 
     names = tuple(f"x{c}" for c in range(CHANNELS))
     columns = TableColumns(series_id="series_id", time="time", channels=names, label="label")

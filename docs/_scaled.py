@@ -9,7 +9,7 @@ from typing import Any
 
 from _results import table
 
-from roughformer.store.plan import Sizes
+from roughformer.store.dataset import Sizes
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE.parent / "results"
@@ -46,12 +46,12 @@ def stores(found: dict[str, Any]) -> str:
                     f"{one['of_reading_there']:.0%}",
                     f"{one['peak_bytes'] / 1e9:.2f}", f"{one['seconds']:.0f}",
                     *(f"{stages[s]:.3f}" if s in stages else "–"
-                      for s in ("scatter", "read", "tokens", "write")),
+                      for s in ("shuffle", "read", "tokens", "write")),
                 ]
             )  # fmt: skip
     head = [
         "rows", "engine", "processes", "M obs/s", "reading alone", "share", "there", "peak GB",
-        "s in all", "scatter", "read", "tokens", "write",
+        "s in all", "shuffle", "read", "tokens", "write",
     ]  # fmt: skip
     text += table(head, rows)
     gains = "; ".join(
@@ -64,8 +64,7 @@ def stores(found: dict[str, Any]) -> str:
     sizes = found["runs"][0]
     written = next(v for k, v in sizes.items() if k.endswith(" 1") and not k.startswith("read"))
     return text + (
-        "\nRay's workers had started before; its seconds are without that. The last four columns "
-        "are seconds of all processes per million observations. One "
+        "\nThe last four columns are seconds of all processes per million observations. One "
         f"process to two: {gains} times. A million observations are "
         f"{sizes['input_bytes_per_million'] / 1e6:.1f} MB of Parquet and become "
         f"{written['bytes_per_million'] / 1e6:.2f} MB of tokens.\n\n"

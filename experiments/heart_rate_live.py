@@ -115,7 +115,7 @@ def jumps(model: Any, drop: float, n: int = 12, seconds: float = 120.0) -> dict[
 
 def plot(rows: list[dict[str, Any]], path: Path) -> None:
     """Absolute error over time: the median over recordings, its quartiles, and the worst one."""
-    from roughformer.plots._figure import BLUE, GREY, ORANGE, new_figure, styled, tidy
+    from roughformer.plots.figure import BLUE, GREY, ORANGE, new_figure, styled, tidy
 
     with styled() as matplotlib:
         figure = new_figure(matplotlib, 9.0, 3.6)

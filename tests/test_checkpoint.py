@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 import torch
 
-from roughformer.checkpoint import _save, load_checkpoint, save_checkpoint
+from roughformer import checkpoint
+from roughformer.checkpoint import load_checkpoint, save_checkpoint
 from roughformer.errors import CheckpointError, InputError
 
 X = torch.randn(4, 6, generator=torch.Generator().manual_seed(0))
@@ -65,7 +66,7 @@ def reseal(path, **changes):
     head = json.loads((path / "manifest.json").read_text())
     head.pop("sha256")
     head |= changes
-    (path / "manifest.json").write_bytes(_save.seal(head))
+    (path / "manifest.json").write_bytes(checkpoint.seal(head))
 
 
 # Round trips

@@ -76,7 +76,7 @@ def test_info_says_why_the_torch_engine_is_used(monkeypatch):
         (["nonsense"], "No such command 'nonsense'"),
         (["train", "x.csv", "--nonsense"], "No such option: --nonsense"),
         (["train", "x.csv", "--epochs", "0"], "Invalid value for '--epochs'"),
-        (["train", "x.csv", "--drop", "half"], "numbers parted by commas are needed, got 'half'"),
+        (["train", "x.csv", "--drop", "half"], "expected comma-separated numbers, got 'half'"),
         (["train", "x.csv", "--drop", "0,0.1,0.2"], "a share or a range such as 0,0.7"),
         (["train", "x.csv", "--windows", "5", "--window-points", "9"], "give one of them only"),
         (["evaluate", "run", "x.csv", "--drop", "1.5"], "shares from 0 to below 1, got '1.5'"),
@@ -148,7 +148,7 @@ def test_an_interrupted_training_says_how_to_go_on(monkeypatch, tmp_path):
     def stop(_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("roughformer.cli._training.run_training", stop)
+    monkeypatch.setattr("roughformer.runs.run_training", stop)
     words = fails("train", "x.csv", "--out", tmp_path, code=130)
     assert words.startswith("interrupted; no epoch was saved in ")
     (tmp_path / "state").mkdir()

@@ -5,10 +5,10 @@ import gzip
 import numpy as np
 import pytest
 
-from roughformer.cli._columns import Columns
-from roughformer.cli._data import ids_of, read_data
+import roughformer as rf
 from roughformer.errors import InputError
 from roughformer.io import make_sine, write_table, write_ts
+from roughformer.runs.data import Columns, ids_of, read_data
 from roughformer.series import SeriesBatch
 
 
@@ -35,6 +35,18 @@ def test_a_saved_batch_needs_no_options(tmp_path, batch):
     assert np.array_equal(data.batch.values, batch.values)
     assert np.array_equal(data.target, batch.labels)
     assert ids_of(data.batch).tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_read_takes_columns_targets_and_groups_by_name(tmp_path):
+    path = write(tmp_path / "x.csv", WIDE)
+    data = rf.read(str(path), target="died", group="ward", static=["age"])
+    assert data.batch.channels == ("hr", "spo2")
+    assert data.target.tolist() == ["no", "yes"]
+    assert data.groups.tolist() == ["w1", "w2"]
+    assert data.batch.static.tolist() == [[70.0], [50.0]]
+    assert data.columns.series_id == "patient"
+    only = rf.read(path, target="died", channels=["hr"], series_id="patient", time="time")
+    assert only.batch.channels == ("hr",)
 
 
 def test_a_static_covariate_can_be_the_target_or_the_group(tmp_path, batch):

@@ -6,8 +6,8 @@ import pytest
 
 import roughformer as rf
 from command import fails, succeeds
-from roughformer.cli import _tokens
 from roughformer.io import make_sine, write_table
+from roughformer.runs import features
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def tokens_of(table, names):
 @pytest.mark.parametrize("at_once", [1, 2000, 1 << 26])
 @pytest.mark.parametrize("drop", [0.0, 0.5])
 def test_rows_are_windows_and_columns_are_words(tmp_path, monkeypatch, batch, file, at_once, drop):
-    monkeypatch.setattr(_tokens, "_BYTES_AT_ONCE", at_once)
+    monkeypatch.setattr(features, "_BYTES_AT_ONCE", at_once)
     out = tmp_path / "t.parquet"
     done = succeeds(
         "features", file, "--windows", "5", "--drop", str(drop), "--seed", "3", "--out", out
@@ -111,12 +111,12 @@ def test_what_does_not_fit_is_refused_before_anything_is_computed(tmp_path):
 
 def test_too_little_memory_and_disk_are_said(tmp_path, monkeypatch, file):
     out = tmp_path / "t.parquet"
-    monkeypatch.setattr(_tokens, "over_limit", lambda need, limit: 1000)
+    monkeypatch.setattr(features, "over_limit", lambda need, limit: 1000)
     assert "the tokens of one series need 3.6 kB, and the memory has 1 kB" in fails(
         "features", file, "--out", out
     )
     monkeypatch.undo()
-    monkeypatch.setattr(_tokens.shutil, "disk_usage", lambda where: type("D", (), {"free": 5}))
+    monkeypatch.setattr(features.shutil, "disk_usage", lambda where: type("D", (), {"free": 5}))
     assert "has 5 bytes left" in fails("features", file, "--out", out)
 
 
@@ -124,7 +124,7 @@ def test_a_failure_leaves_no_file_behind(tmp_path, monkeypatch, file):
     def fail(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(_tokens, "multiview_signature", fail)
+    monkeypatch.setattr(features, "multiview_signature", fail)
     before = set(tmp_path.iterdir())
     assert "No space left on device" in fails("features", file, "--out", tmp_path / "t.parquet")
     assert set(tmp_path.iterdir()) == before
@@ -159,7 +159,7 @@ def test_an_existing_file_is_not_replaced_unasked(tmp_path, file):
 
 
 def test_channels_that_are_never_observed_are_told_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(_tokens, "_BYTES_AT_ONCE", 1)
+    monkeypatch.setattr(features, "_BYTES_AT_ONCE", 1)
     values = np.ones((4, 2, 6))
     values[1:3, 1] = np.nan
     rf.SeriesBatch.from_numpy3d(values, channels=["a", "b"]).save(tmp_path / "x.parquet")

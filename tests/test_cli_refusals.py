@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from command import SMALL, fails, succeeds
-from roughformer.cli._settings import parse_assignments
 from roughformer.errors import InputError
 from roughformer.io import make_sine, write_table
+from roughformer.runs.settings import parse_assignments
 from roughformer.train.metrics import classification_scores
 
 

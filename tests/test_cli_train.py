@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from command import SMALL, fails, succeeds
-from roughformer.cli._runs import started_run
-from roughformer.cli._settings import choose_task, parse_assignments, settings_of, to_toml
 from roughformer.errors import InputError
 from roughformer.io import make_sine, write_table
-from roughformer.train.log import read_log
+from roughformer.runs.directory import started_run
+from roughformer.runs.settings import choose_task, parse_assignments, settings_of, to_toml
+from roughformer.train.loop import read_log
 
 OMEGA = ("--target", "omega", "--task", "regression")
 

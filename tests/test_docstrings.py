@@ -55,7 +55,8 @@ def test_the_docstring_of_a_method_describes_each_parameter(method):
 # Series, windows, lifts and signatures
 
 SIGNATURES = [
-    rf.SeriesBatch, rf.Windows, rf.Time, rf.Lag, rf.Counts, rf.Basepoint, rf.Clock, rf.signature,
+    rf.read, rf.SeriesBatch, rf.Windows, rf.Time, rf.Lag, rf.Counts, rf.Basepoint, rf.Clock,
+    rf.signature,
     rf.logsignature, rf.multiview_signature, rf.feature_count, rf.feature_names,
     rf.memory_estimate, rf.engine_info, rf.RunningSignatures, rf.SignatureTransformer,
 ]  # fmt: skip

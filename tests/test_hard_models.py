@@ -12,8 +12,8 @@ from safetensors.torch import load_file, save_file
 
 import roughformer as rf
 from command import SMALL, fails, succeeds
+from roughformer import checkpoint
 from roughformer.atomic import holding
-from roughformer.checkpoint import _save
 from roughformer.errors import CheckpointError
 from roughformer.io import make_sine
 from roughformer.predictor import Predictor
@@ -44,7 +44,7 @@ def sealed_again(directory, name):
     head.pop("sha256")
     data = (directory / name).read_bytes()
     head["files"][name] |= {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}
-    (directory / "manifest.json").write_bytes(_save.seal(head))
+    (directory / "manifest.json").write_bytes(checkpoint.seal(head))
 
 
 @pytest.mark.parametrize(

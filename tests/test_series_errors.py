@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roughformer.errors import InputError
-from roughformer.series import SeriesBatch, _validate
+from roughformer.series import SeriesBatch, _arrays
 
 NAN, INF = np.nan, np.inf
 
@@ -272,7 +272,7 @@ def test_the_first_wrong_point_is_found_wherever_the_slices_fall(n_points, piece
     place = f"position {at - offsets[series]} of series {series}"
     kind = data.draw(st.sampled_from(["nan", "inf", "twice"]))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_validate, "SLICE", piece)
+        patch.setattr(_arrays, "SLICE", piece)
         SeriesBatch(times, values, offsets)
         if kind == "nan":
             times[at] = np.nan

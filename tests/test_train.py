@@ -16,10 +16,9 @@ from roughformer.checkpoint import load_checkpoint
 from roughformer.errors import CheckpointError, InputError
 from roughformer.estimators import RFormerClassifier, RFormerRegressor
 from roughformer.io import make_sine
-from roughformer.train.log import read_log
+from roughformer.train.data import join
+from roughformer.train.loop import rate_factor, read_log
 from roughformer.train.metrics import better, classification_scores, regression_scores
-from roughformer.train.schedule import rate_factor
-from roughformer.train.source import join
 from roughformer.train.split import fold_validation, split_validation
 from small import make
 

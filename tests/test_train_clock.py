@@ -4,7 +4,7 @@ import time
 
 import torch
 
-from roughformer.train.clock import now, processor_time
+from roughformer.train.loop import now, processor_time
 
 
 def _of_a_pause(seconds: float) -> float:

@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from roughformer.registry import get_model as get_model
     from roughformer.registry import register_model as register_model
     from roughformer.report import write_report as write_report
+    from roughformer.runs import SeriesData as SeriesData
+    from roughformer.runs import read as read
     from roughformer.series import SeriesBatch as SeriesBatch
     from roughformer.series import UnobservedWarning as UnobservedWarning
     from roughformer.signatures.api import logsignature as logsignature
@@ -86,6 +88,7 @@ _HOME = {
     "predictor": "Predictor",
     "registry": "ModelSpec get_model register_model",
     "report": "write_report",
+    "runs": "SeriesData read",
     "series": "SeriesBatch UnobservedWarning",
     "signatures.api": "logsignature multiview_signature signature",
     "signatures.features": "feature_count feature_names memory_estimate",

@@ -1,11 +1,12 @@
-"""Checks of options that several modules share; data are checked in ``roughformer.series``."""
+"""Checks that several modules share: options, and optional packages."""
 
+import importlib
 import numbers
 from typing import Any
 
 from roughformer.errors import InputError
 
-__all__ = ["real_number", "whole_number"]
+__all__ = ["optional", "real_number", "whole_number"]
 
 
 def whole_number(value: Any, name: str, least: int, most: int | None = None) -> int:
@@ -29,3 +30,14 @@ def real_number(value: Any, name: str, what: str, positive: bool = False) -> flo
     if not abs(number) < float("inf") or (positive and number <= 0):
         raise InputError(f"{name} must be {what}, got {value!r}")
     return number
+
+
+def optional(module: str, extra: str) -> Any:
+    """Import ``module``, or say how to install it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise InputError(
+            f"this needs the package {module}, which cannot be imported ({error}); install it "
+            f"with: pip install 'roughformer[{extra}]'"
+        ) from error

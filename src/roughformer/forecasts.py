@@ -23,7 +23,7 @@ from roughformer.model.forecaster import (
     Queries,
 )
 from roughformer.series import SeriesBatch
-from roughformer.train.forecasting import (
+from roughformer.train import (
     Drawn,
     ScaledSeries,
     draw_forecasts,

@@ -6,11 +6,11 @@ import time
 from pathlib import Path
 
 from roughformer.cli import main
-from roughformer.train.step import Lesson
+from roughformer.train.loop import TrainStep
 
 where = Path(sys.argv.pop(1))
 rank = os.environ["RANK"]
-learn = Lesson.learn
+learn = TrainStep.learn
 
 
 def counted(*args):
@@ -22,7 +22,7 @@ def counted(*args):
     return found
 
 
-Lesson.learn = counted
+TrainStep.learn = counted
 aside = where / f"process-{rank}.part"
 aside.write_text(str(os.getpid()))
 aside.rename(where / f"process-{rank}.txt")

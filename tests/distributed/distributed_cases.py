@@ -1,7 +1,7 @@
 """Trainings that must not depend on the number of processes, and what each process reports.
 
-Run as a program by torchrun, this file trains every case with copies (DDP) and with shards (FSDP),
-and goes on with trainings that one process began; each process writes what it found as JSON.
+Run as a program by torchrun, this file trains every case and goes on with trainings that one
+process began; each process writes what it found as JSON.
 """
 
 import json
@@ -16,8 +16,8 @@ import torch
 from roughformer import SeriesBatch
 from roughformer.errors import InputError
 from roughformer.estimators import RateRegressor, RFormerClassifier, RFormerRegressor
-from roughformer.train import loop, source
-from roughformer.train.team import current_team
+from roughformer.train import data, loop
+from roughformer.train.distributed import current_process_group
 
 TINY = {
     "windows": 4, "d_model": 8, "n_heads": 2, "epochs": 2, "batch_size": 7, "random_state": 3,
@@ -89,7 +89,6 @@ CASES = {
         device="cpu", run_dir=run,
     ).fit(series(), np.abs(numbers(seed=5)[:, :1]) + 0.2),
 }  # fmt: skip
-IN_SHARDS = ("plain", "causal", "numbers", "rates")
 
 
 def report(model):
@@ -147,33 +146,30 @@ def refusal(work):
 
 def _failing_in_one(rank):
     """The inputs of a batch cannot be made in that process."""
-    real = source.Source._fresh
+    real = data.Source._fresh
 
     def fails(self, epoch, group, *rest):
-        if current_team().rank == rank and epoch == 1:
+        if current_process_group().rank == rank and epoch == 1:
             raise InputError("a broken file")
         return real(self, epoch, group, *rest)
 
-    source.Source._fresh = fails
+    data.Source._fresh = fails
     try:
         _classify(None, drop=0.4)
     finally:
-        source.Source._fresh = real
+        data.Source._fresh = real
 
 
 def main(where):
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    rank = current_team().rank
-    found = {"rank": rank, "size": current_team().size}
-    for kind, wish in (("copies", "false"), ("shards", "true")):
-        os.environ["ACCELERATE_USE_FSDP"] = wish
-        for name in CASES if kind == "copies" else IN_SHARDS:
-            found[f"{kind}: {name}"] = report(CASES[name](where / f"{kind} {name}" / str(rank)))
-        # Began by one process, goes on in two; and the other way round.
-        found[f"{kind}: from one"] = resumed(where / f"one {kind}")
-        found[f"{kind}: stopped"] = refusal(lambda k=kind: stopped_after(7, where / f"two {k}"))
-    os.environ["ACCELERATE_USE_FSDP"] = "false"
+    rank = current_process_group().rank
+    found = {"rank": rank, "size": current_process_group().size}
+    for name in CASES:
+        found[name] = report(CASES[name](where / name / str(rank)))
+    # Began by one process, goes on in two; and the other way round.
+    found["from one"] = resumed(where / "one")
+    found["stopped"] = refusal(lambda: stopped_after(7, where / "two"))
     found["noise"] = whole(dropout=0.3)
     found["noise stopped"] = refusal(lambda: stopped_after(7, where / "noise", dropout=0.3))
     found["noise resumed"] = resumed(where / "noise", dropout=0.3)

@@ -3,10 +3,10 @@
 import pytest
 
 from command import SMALL, fails, succeeds
-from roughformer.cli._processes import one_voice
+from roughformer.cli._errors import rank_zero_output
 from roughformer.errors import InputError
 from roughformer.io import make_sine
-from roughformer.train.team import ProcessLost
+from roughformer.train.distributed import ProcessLost
 
 OPTIONS = (*SMALL, "--quiet")
 
@@ -43,13 +43,13 @@ def test_errors_of_later_processes_say_whose_they_are(monkeypatch, rank):
     monkeypatch.setenv("RANK", str(rank))
     monkeypatch.setenv("WORLD_SIZE", "2")
     words = "^no such thing$" if rank == 0 else "^process 2 of 2: no such thing$"
-    with pytest.raises(InputError, match=words), one_voice():
+    with pytest.raises(InputError, match=words), rank_zero_output():
         raise InputError("no such thing")
-    with pytest.raises(InputError, match=f"^process {rank + 1} of 2: another"), one_voice():
+    with pytest.raises(InputError, match=f"^process {rank + 1} of 2: another"), rank_zero_output():
         raise ProcessLost("another process was lost")
 
 
 def test_one_process_speaks_as_it_is(monkeypatch):
     monkeypatch.delenv("WORLD_SIZE", raising=False)
-    with pytest.raises(ProcessLost), one_voice():
+    with pytest.raises(ProcessLost), rank_zero_output():
         raise ProcessLost("x")

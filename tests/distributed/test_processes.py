@@ -8,14 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from distributed_cases import CASES, IN_SHARDS, Stop, report, resumed, stopped_after, whole
+from distributed_cases import CASES, Stop, report, resumed, stopped_after, whole
 
 from roughformer.checkpoint import load_checkpoint
-from roughformer.train.log import read_log
+from roughformer.train.loop import read_log
 
 HERE = Path(__file__).parent
-KINDS = ("copies", "shards")
-ALL = [("copies", name) for name in CASES] + [("shards", name) for name in IN_SHARDS]
 
 
 def torchrun(*arguments, **options):
@@ -32,9 +30,8 @@ def torchrun(*arguments, **options):
 def found(tmp_path_factory):
     """What both processes found; and where they worked."""
     where = tmp_path_factory.mktemp("distributed")
-    for kind in KINDS:
-        with pytest.raises(Stop):
-            stopped_after(7, where / f"one {kind}")
+    with pytest.raises(Stop):
+        stopped_after(7, where / "one")
     process = torchrun(HERE / "distributed_cases.py", where)
     try:
         _, error = process.communicate(timeout=600)
@@ -65,46 +62,43 @@ def assert_same(one, other):
     np.testing.assert_allclose(one["said"], other["said"], rtol=2e-5, atol=2e-6)
 
 
-@pytest.mark.parametrize(("kind", "name"), ALL)
-def test_two_processes_learn_what_one_does(found, alone, name, kind):
+@pytest.mark.parametrize("name", CASES)
+def test_two_processes_learn_what_one_does(found, alone, name):
     told, _ = found
-    assert_same(told[0][f"{kind}: {name}"], alone(name))
+    assert_same(told[0][name], alone(name))
 
 
-@pytest.mark.parametrize(("kind", "name"), ALL)
-def test_both_processes_end_with_the_same_bits(found, name, kind):
+@pytest.mark.parametrize("name", CASES)
+def test_both_processes_end_with_the_same_bits(found, name):
     (first, second), _ = found
-    assert first[f"{kind}: {name}"] == second[f"{kind}: {name}"]
+    assert first[name] == second[name]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_only_the_first_process_writes_and_its_model_is_a_usual_one(found, alone, kind):
+def test_only_the_first_process_writes_and_its_model_is_a_usual_one(found, alone):
     from distributed_cases import series
 
     from roughformer.estimators import RFormerClassifier
 
     _, where = found
-    assert not (where / f"{kind} plain" / "1").exists()
-    run = where / f"{kind} plain" / "0"
+    assert not (where / "plain" / "1").exists()
+    run = where / "plain" / "0"
     assert len(read_log(run)) == 2
     said = RFormerClassifier.load(run / "model").predict_proba(series())
     np.testing.assert_allclose(said, alone("plain")["said"], rtol=2e-5, atol=2e-6)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_two_processes_go_on_where_one_stopped(found, alone, kind):
+def test_two_processes_go_on_where_one_stopped(found, alone):
     told, _ = found
-    assert_same(told[0][f"{kind}: from one"], alone("whole"))
+    assert_same(told[0]["from one"], alone("whole"))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_one_process_goes_on_where_two_stopped(found, alone, kind):
+def test_one_process_goes_on_where_two_stopped(found, alone):
     told, where = found
-    state = load_checkpoint(where / f"two {kind}" / "state").config["state"]
+    state = load_checkpoint(where / "two" / "state").config["state"]
     assert (state["epoch"], state["step"]) == (1, 1)
-    assert_same(resumed(where / f"two {kind}"), alone("whole"))
-    assert told[0][f"{kind}: stopped"] == "Stop: enough"
-    assert told[1][f"{kind}: stopped"] == "InputError: process 1 of 2 failed: enough"
+    assert_same(resumed(where / "two"), alone("whole"))
+    assert told[0]["stopped"] == "Stop: enough"
+    assert told[1]["stopped"] == "InputError: process 1 of 2 failed: enough"
 
 
 def test_dropout_is_repeated_bit_for_bit_by_as_many_processes(found, alone):

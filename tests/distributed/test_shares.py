@@ -7,10 +7,9 @@ from distributed_cases import classes, series
 from roughformer.estimators.automatic import token_config
 from roughformer.tokens import Tokenizer
 from roughformer.train.config import TrainConfig
-from roughformer.train.feed import BatchSource, share_of, shares
-from roughformer.train.source import Source
-from roughformer.train.step import Lesson
-from roughformer.train.team import Team
+from roughformer.train.data import BatchSource, Source, share_of, shares
+from roughformer.train.distributed import ProcessGroup
+from roughformer.train.loop import TrainStep
 
 CHANGES = {
     "nothing": {},
@@ -80,16 +79,16 @@ def test_an_error_in_making_a_share_is_handed_over_only_where_others_wait():
             yield {}, torch.zeros(2)
             raise OSError("gone")
 
-    found = list(shares(Broken(), 0, 0, Team(1, 2)))
+    found = list(shares(Broken(), 0, 0, ProcessGroup(1, 2)))
     assert [share.problem is None for share in found] == [True, False]
     assert str(found[1].problem) == "gone"
     with pytest.raises(OSError, match="gone"):
-        list(shares(Broken(), 0, 0, Team()))
+        list(shares(Broken(), 0, 0, ProcessGroup()))
 
 
 def test_noise_differs_between_processes_and_steps_and_is_repeatable():
     def drawn(rank, step):
-        Lesson(None, None, None, 0.0, Team(rank, 2), {}).noise(3, 1, step)
+        TrainStep(None, None, None, 0.0, ProcessGroup(rank, 2), {}).noise(3, 1, step)
         return torch.rand(4)
 
     with torch.random.fork_rng():
@@ -97,26 +96,26 @@ def test_noise_differs_between_processes_and_steps_and_is_repeatable():
         assert not torch.equal(drawn(0, 5), drawn(1, 5))
         assert not torch.equal(drawn(0, 5), drawn(0, 6))
         before = torch.get_rng_state()
-        Lesson(None, None, None, 0.0, Team(), {}).noise(3, 1, 5)  # alone: as it was
+        TrainStep(None, None, None, 0.0, ProcessGroup(), {}).noise(3, 1, 5)  # alone: as it was
         assert torch.equal(before, torch.get_rng_state())
 
 
 def test_a_team_of_one_exchanges_nothing():
-    team = Team()
-    assert team.first
-    assert team.alone
-    assert team.sums(1.5, 2) == [1.5, 2]
-    assert team.gathered("x") == ["x"]
-    assert team.same("x") == "x"
-    assert team.once(lambda: "x") == "x"
+    processes = ProcessGroup()
+    assert processes.first
+    assert processes.alone
+    assert processes.sums(1.5, 2) == [1.5, 2]
+    assert processes.gathered("x") == ["x"]
+    assert processes.same("x") == "x"
+    assert processes.once(lambda: "x") == "x"
     with pytest.raises(ZeroDivisionError):
-        team.agreed(lambda: 1 / 0)
+        processes.agreed(lambda: 1 / 0)
 
 
 def test_words_about_sockets_become_words_about_processes():
-    from roughformer.train.team import ProcessLost, losses_told
+    from roughformer.train.distributed import ProcessLost, report_lost_process
 
-    with pytest.raises(ProcessLost, match="killed or failed"), losses_told():
+    with pytest.raises(ProcessLost, match="killed or failed"), report_lost_process():
         raise RuntimeError("[gloo/transport/tcp/pair.cc:553] Connection closed by peer")
-    with pytest.raises(RuntimeError, match="shape"), losses_told():
+    with pytest.raises(RuntimeError, match="shape"), report_lost_process():
         raise RuntimeError("a wrong shape")

@@ -39,7 +39,9 @@ class TwoNodes:
 @pytest.fixture(scope="session")
 def cluster():
     # Not of "ray" itself: where it is not installed, a directory of that name would do.
-    pytest.importorskip("ray.train", reason="ray is missing: pip install 'roughformer[ray]'")
+    pytest.importorskip(
+        "ray.cluster_utils", reason="ray is missing: pip install 'roughformer[ray]'"
+    )
     nodes = TwoNodes()
     yield nodes
     nodes.cluster.shutdown()

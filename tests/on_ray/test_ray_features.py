@@ -11,9 +11,8 @@ import pytest
 from command import succeeds
 from roughformer.errors import InputError
 from roughformer.store.build import build_store
-from roughformer.store.columns import TableColumns
-from roughformer.store.engines import run_units
-from roughformer.store.plan import Sizes
+from roughformer.store.dataset import Sizes, TableColumns
+from roughformer.store.workers import run_units
 from roughformer.tokens import TokenConfig
 from roughformer.windows import Windows
 
@@ -41,14 +40,14 @@ def contents(store):
 @pytest.mark.parametrize("order", ["sorted", "mixed"])
 def test_a_node_that_dies_changes_no_byte(two_nodes, tmp_path, order):
     data = table(400, 500)
-    if order == "mixed":  # rows are scattered into buckets first
+    if order == "mixed":  # rows are shuffled into buckets first
         data = data.take(np.random.default_rng(1).permutation(len(data)))
     pq.write_table(data, tmp_path / "x.parquet", row_group_size=5000)
     config = TokenConfig(windows=20)
     options = {"config": config, "sizes": SIZES}
     local = build_store([tmp_path / "x.parquet"], tmp_path / "local", COLUMNS, **options)
     assert local.made > 8
-    assert local.scattered == (order == "mixed")
+    assert local.shuffled == (order == "mixed")
     kills, heard = two_nodes.kills, []
 
     def progress(stage, done, rows):
@@ -66,7 +65,7 @@ def test_a_node_that_dies_changes_no_byte(two_nodes, tmp_path, order):
 
 
 def test_the_command_makes_the_same_store(two_nodes, tmp_path):
-    data = table(60, 300)  # mixed: rows are scattered there, too
+    data = table(60, 300)  # mixed: rows are shuffled there, too
     data = data.take(np.random.default_rng(1).permutation(len(data)))
     pq.write_table(data, tmp_path / "x.parquet", row_group_size=2000)
     common = [tmp_path / "x.parquet", "--windows", 10, "--workers", 2, "--memory", "64MB"]

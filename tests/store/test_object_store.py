@@ -17,9 +17,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from roughformer.store.build import build_store
-from roughformer.store.columns import TableColumns
-from roughformer.store.places import Place
-from roughformer.store.plan import Sizes
+from roughformer.store.dataset import Sizes, TableColumns
+from roughformer.store.storage import Place
 from roughformer.tokens import TokenConfig
 
 COLUMNS = TableColumns("series_id", "time", ("x", "y"))

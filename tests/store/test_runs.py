@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from roughformer.series._columns import run_starts
-from roughformer.store import runs
-from roughformer.store.runs import runs_of
+from roughformer.series._table import run_starts
+from roughformer.store import ingest
+from roughformer.store.ingest import runs_of
 
 KINDS = [pa.int64(), pa.uint64(), pa.int32(), pa.uint32(), pa.int16(), pa.float64(), pa.string()]
 
@@ -51,5 +51,5 @@ def test_other_columns_go_the_usual_way(column):
 
 
 def test_without_the_native_kernel(monkeypatch):
-    monkeypatch.setattr(runs, "load", lambda: None)
+    monkeypatch.setattr(ingest, "load", lambda: None)
     assert runs_of(pa.chunked_array([[4, 4, 5]])).tolist() == [0, 2]

@@ -10,11 +10,10 @@ from store_data import CONFIG, digests, expect, make, shuffled, table, write
 
 import roughformer as rf
 from roughformer.errors import CapacityError, InputError
-from roughformer.store.build import build_store
-from roughformer.store.claim import MARKER, SCATTERED
-from roughformer.store.engines import run_units
-from roughformer.store.plan import Sizes
-from roughformer.store.scatter import _ENTRY, _FOOTER
+from roughformer.store.build import MARKER, SHUFFLED, build_store
+from roughformer.store.dataset import Sizes
+from roughformer.store.shuffle import _ENTRY, _FOOTER
+from roughformer.store.workers import run_units
 
 
 @pytest.fixture(params=["sorted", "shuffled"])
@@ -115,9 +114,9 @@ def _text(unit):
     """A worker has not imported torch."""
     import sys
 
-    import roughformer.store.work
+    import roughformer.store.build
 
-    assert roughformer.store.work.ShardWork
+    assert roughformer.store.build.ShardWork
     assert "torch" not in sys.modules
     return str(unit)
 
@@ -176,7 +175,7 @@ def test_a_build_that_is_refused_leaves_a_complete_store_as_it_was(tmp_path, dat
     with pytest.raises(CapacityError, match="the tokens of one series have"):
         make(data, tmp_path / "out", config=rf.TokenConfig(windows=5, depth=9), memory=1 << 20)
     after = stamps(tmp_path / "out")
-    after.pop("scattered", None)  # what was done of the work is kept
+    after.pop("shuffled", None)  # what was done of the work is kept
     assert after == before
     again = make(data, tmp_path / "out")
     assert (again.made, again.manifest) == (0, first.manifest)
@@ -219,13 +218,13 @@ def test_a_unit_of_a_build_that_is_over_writes_nothing(tmp_path, data, left):
 
 def test_pieces_of_another_build_are_not_kept(tmp_path):
     data, out, seen = write(shuffled(table()), tmp_path / "data"), tmp_path / "out", []
-    (out / SCATTERED).mkdir(parents=True)
+    (out / SHUFFLED).mkdir(parents=True)
     for name in ("piece-0123456789abcdef-00000.arrow", "piece-00000.arrow.12ab.part"):
-        (out / SCATTERED / name).write_bytes(b"old")
+        (out / SHUFFLED / name).write_bytes(b"old")
 
     def progress(stage, done, total):
         if stage == "tokens" and not seen:
-            seen.extend(path.read_bytes() for path in (out / SCATTERED).iterdir())
+            seen.extend(path.read_bytes() for path in (out / SHUFFLED).iterdir())
 
     make(data, out, progress=progress)
     assert seen
@@ -240,7 +239,7 @@ def test_a_damaged_piece_is_refused_and_made_again(tmp_path, part):
     def damage(stage, done, total):
         if stage != "tokens" or seen:
             return
-        piece = sorted((out / SCATTERED).iterdir())[0]
+        piece = sorted((out / SHUFFLED).iterdir())[0]
         content = bytearray(piece.read_bytes())
         n_buckets, head, _, _ = _FOOTER.unpack(content[-_FOOTER.size :])
         index = len(content) - _FOOTER.size - head - n_buckets * _ENTRY.size

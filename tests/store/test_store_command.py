@@ -11,8 +11,8 @@ from store_data import expect, rows_of, table, write
 
 import roughformer as rf
 from command import fails, succeeds
-from roughformer.store import work
-from roughformer.store.places import Place
+from roughformer.store import build
+from roughformer.store.storage import Place
 
 ONE = ("--workers", "1", "--windows", "4")
 
@@ -164,20 +164,20 @@ def test_a_full_disk_is_said_and_leaves_nothing_half(tmp_path, data, monkeypatch
         raise OSError(28, "No space left on device")
 
     out = tmp_path / "store"
-    real = work.write_shard
-    monkeypatch.setattr(work, "write_shard", lambda place, *rest: Place.put(place, None))
+    real = build.write_shard
+    monkeypatch.setattr(build, "write_shard", lambda place, *rest: Place.put(place, None))
     monkeypatch.setattr(Place, "put", full)
     assert "No space left on device" in fails(
         "features", data, "--out", out, "--channels", "x", *ONE
     )
     assert os.listdir(out) == []
     monkeypatch.undo()
-    assert work.write_shard is real
+    assert build.write_shard is real
     succeeds("features", data, "--out", out, "--channels", "x", *ONE)
 
 
 def test_two_builds_of_one_store_do_not_meet(tmp_path, data):
-    from roughformer.store.claim import building
+    from roughformer.store.build import building
 
     out = tmp_path / "store"
     with building(Place.of(out), "key"):

@@ -10,10 +10,9 @@ from store_data import COLUMNS, by_time, expect, make, rows_of, shuffled, table,
 
 import roughformer as rf
 from roughformer.errors import InputError
-from roughformer.store import TableColumns, laying, reading, sample
-from roughformer.store.plan import Sizes
-from roughformer.store.reading import read_groups
-from roughformer.store.sources import find_files, open_source
+from roughformer.store import TableColumns, build, ingest
+from roughformer.store.dataset import Sizes, find_files, open_source
+from roughformer.store.ingest import read_groups
 
 ORDERS = {"sorted": lambda t: t, "times": times_mixed, "by time": by_time, "shuffled": shuffled}
 
@@ -30,14 +29,14 @@ def test_any_order_of_rows_gives_the_same_series(tmp_path, order, texts):
     data = table(texts=texts, gaps=True)
     write(ORDERS[order](data), tmp_path / "data")
     built = make(tmp_path / "data", tmp_path / "out", series=True)
-    assert built.scattered == (order in ("by time", "shuffled"))
+    assert built.shuffled == (order in ("by time", "shuffled"))
     manifest = expect(tmp_path / "out", batch_of(data))
     assert len(manifest.shards) > 3
     assert built.made == len(manifest.shards)
     assert [s.file for s in manifest.shards] == sorted(
         f.name for f in (tmp_path / "out").glob("shard-*")
     )
-    assert not (tmp_path / "out" / "scattered").exists()
+    assert not (tmp_path / "out" / "shuffled").exists()
     assert not (tmp_path / "out" / "building.json").exists()
 
 
@@ -50,7 +49,7 @@ def test_ids_mixed_within_row_groups_alone_need_no_scattering(tmp_path):
     for k, part in enumerate(parts):
         pq.write_table(part, tmp_path / "data" / f"{k}.parquet")
     built = make(tmp_path / "data", tmp_path / "out", series=True)
-    assert not built.scattered
+    assert not built.shuffled
     expect(tmp_path / "out", batch_of(data))
 
 
@@ -75,7 +74,7 @@ def test_files_may_come_in_any_order(tmp_path):
     write(data, tmp_path / "data", files=4)
     for k in range(4):
         (tmp_path / "data" / f"part-{k}.parquet").rename(tmp_path / "data" / f"{'dbca'[k]}.parquet")
-    assert not make(tmp_path / "data", tmp_path / "out", series=True).scattered
+    assert not make(tmp_path / "data", tmp_path / "out", series=True).shuffled
     expect(tmp_path / "out", batch_of(data))
 
 
@@ -210,7 +209,7 @@ def points_of(tmp_path, groups):
 
 
 def test_ids_mixed_beyond_what_a_unit_reads_lose_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr(reading, "_SLICE", 1)  # slices of 1,024 rows
+    monkeypatch.setattr(ingest, "_SLICE", 1)  # slices of 1,024 rows
     first = rows((4, 0, 10), (5, 0, 10))
     second = rows((5, 100, 1500), (6, 0, 1500), (5, 5000, 100), (7, 0, 10))
     assert points_of(tmp_path, [first, second]) == {4: 10, 5: 1610, 6: 1500, 7: 10}
@@ -224,12 +223,12 @@ def test_large_ids_are_compared_exactly(tmp_path):
 
 def test_how_rows_come_in_blocks_does_not_change_what_is_fitted(tmp_path, monkeypatch):
     write(table(n_series=60), tmp_path / "data", files=1, group=10**6)
-    monkeypatch.setattr(sample, "_POINTS", 400)  # less than a block may have
-    monkeypatch.setattr(reading, "_SLICE", 1)
-    monkeypatch.setattr(reading, "_LEAST_ROWS", 50)
+    monkeypatch.setattr(build, "_POINTS", 400)  # less than a block may have
+    monkeypatch.setattr(ingest, "_SLICE", 1)
+    monkeypatch.setattr(ingest, "_LEAST_ROWS", 50)
     found = []
     for block in (100, 5_000, 1 << 20):
-        monkeypatch.setattr(laying, "_BLOCK", block)
+        monkeypatch.setattr(ingest, "_BLOCK", block)
         make(tmp_path / "data", tmp_path / f"{block}", sizes=Sizes())
         found.append(rows_of(tmp_path / f"{block}"))
     for manifest, rows in found[1:]:
@@ -265,7 +264,7 @@ def _groups(tmp_path):
 
 @pytest.mark.parametrize("left", [50_000, 0])
 def test_a_file_that_is_made_shorter_while_it_is_read_is_damaged(tmp_path, left, monkeypatch):
-    monkeypatch.setattr(reading, "_SLICE", 1 << 16)
+    monkeypatch.setattr(ingest, "_SLICE", 1 << 16)
     path, groups, *rest = _groups(tmp_path)
     tables = read_groups(groups, *rest)
     next(tables)

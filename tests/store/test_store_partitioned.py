@@ -35,7 +35,7 @@ def test_ids_may_be_told_by_directories(tmp_path, texts):
     first = next((tmp_path / "data").rglob("*.parquet"))
     assert "id" not in pq.read_schema(first).names
     built = make(tmp_path / "data", tmp_path / "out", series=True)
-    assert not built.scattered  # each file has one series
+    assert not built.shuffled  # each file has one series
     expect(tmp_path / "out", whole(data))
     again = make(tmp_path / "data", tmp_path / "out", series=True)
     assert again.made == 0

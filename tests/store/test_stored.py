@@ -8,11 +8,17 @@ import pytest
 
 import roughformer as rf
 from roughformer.series import SeriesBatch
-from roughformer.store.manifest import Manifest, Totals, shard_name
-from roughformer.store.places import Place
-from roughformer.store.shards import Rows, Tokens, schema_of, write_shard
-from roughformer.store.shelf import MIXED, Shelf
-from roughformer.store.stored import StoredSeries
+from roughformer.store.shards import (
+    Manifest,
+    Rows,
+    Tokens,
+    Totals,
+    schema_of,
+    shard_name,
+    write_shard,
+)
+from roughformer.store.storage import Place
+from roughformer.store.stored import MIXED, RowGroupCache, StoredSeries
 
 
 def made_up(n, *, ragged=True, static=True, seed=0):
@@ -135,7 +141,7 @@ def test_the_order_is_random_but_needs_few_row_groups_at_a_time(tmp_path, batch,
     # Neighbours in the order come from everywhere, not from one place of the store.
     assert np.abs(np.diff(order)).mean() > 15
     whole = written(tmp_path / "x", batch, tokenizer, shards=1, block=10)
-    groups = whole.shelf.group_of(whole.shuffled(np.random.default_rng(0), 32))
+    groups = whole.cache.group_of(whole.shuffled(np.random.default_rng(0), 32))
     # Sixteen lanes of about six series each: a row group is in three of them at the most.
     lanes = np.concatenate(
         [np.arange(32) // 2, np.arange(32) // 2, np.arange(32) // 2, [0, 4, 8, 12]]
@@ -148,7 +154,7 @@ def test_small_batches_too_have_series_of_everywhere_by_and_by(tmp_path, batch, 
     stored = written(tmp_path, batch, tokenizer, shards=1, block=10)  # ten row groups
     order = stored.shuffled(np.random.default_rng(0), size)
     assert sorted(order.tolist()) == list(range(100))
-    groups = stored.shelf.group_of(order)
+    groups = stored.cache.group_of(order)
     few = min(len(set(groups[i : i + 2 * MIXED].tolist())) for i in range(100 - 2 * MIXED))
     assert few >= 9
 
@@ -164,14 +170,16 @@ def test_a_row_group_is_read_once_an_epoch_where_no_lane_is_cut_through_it(
     own = np.sort(np.random.default_rng(1).choice(n, int(share * n), replace=False))
     part = stored.part(own)
     reads = []
-    read = Shelf._with_file
+    read = RowGroupCache._with_file
     monkeypatch.setattr(
-        Shelf, "_with_file", lambda self, shard, use: reads.append(shard) or read(self, shard, use)
+        RowGroupCache,
+        "_with_file",
+        lambda self, shard, use: reads.append(shard) or read(self, shard, use),
     )
     order = part.shuffled(np.random.default_rng(0), size)
     for first in range(0, len(order), max(size, 128)):  # as training asks for them
         part.inputs(order[first : first + max(size, 128)])
-    present = len(np.unique(stored.shelf.group_of(own)))
+    present = len(np.unique(stored.cache.group_of(own)))
     # Lanes are cut through at most fifteen row groups; a long line of them has no others.
     assert len(reads) <= present + MIXED - 1
 
@@ -179,7 +187,7 @@ def test_a_row_group_is_read_once_an_epoch_where_no_lane_is_cut_through_it(
 @pytest.mark.parametrize(("world", "most"), [(1, 1.0), (2, 0.5), (3, 0.4), (4, 0.25), (16, 1 / 16)])
 def test_processes_read_their_part_of_the_row_groups(tmp_path, batch, tokenizer, world, most):
     # Here, and not above: other processes import this module, and are to do without torch.
-    from roughformer.train.feed import share_of
+    from roughformer.train.data import share_of
 
     size, n = 32, 100
     stored = written(tmp_path, batch, tokenizer, block=1)
@@ -188,7 +196,7 @@ def test_processes_read_their_part_of_the_row_groups(tmp_path, batch, tokenizer,
     for first in range(0, n, size):
         part = order[first : first + size]
         for rank in range(world):
-            read[rank, stored.shelf.group_of(part[share_of(rank, world, len(part))])] += 1
+            read[rank, stored.cache.group_of(part[share_of(rank, world, len(part))])] += 1
     assert (read.sum(0) == 1).all()
     # A lane may have one series more than another.
     assert read.sum(1).max() <= most * n + 4
@@ -199,7 +207,7 @@ def test_processes_read_their_part_of_the_row_groups(tmp_path, batch, tokenizer,
     for first in range(0, n, size):
         part = order[first : first + size]
         for rank in range(world):
-            own = whole.shelf.group_of(part[share_of(rank, world, len(part))])
+            own = whole.cache.group_of(part[share_of(rank, world, len(part))])
             groups[rank] |= set(own.tolist())
     assert max(len(some) for some in groups) <= most * 10 + 2
 
@@ -208,17 +216,17 @@ def test_what_is_in_memory_is_bounded(tmp_path, batch, tokenizer):
     stored = written(tmp_path, made_up(200), tokenizer, block=2)
     stored[::2]
     stored.inputs(slice(None, None, 2))
-    assert len(stored.shelf._held) == 2 * MIXED + 2
+    assert len(stored.cache._held) == 2 * MIXED + 2
     # What was wanted as a whole is not wanted again soon.
     stored.inputs(slice(None))
-    assert len(stored.shelf._held) <= 2 * MIXED + 2
-    assert not any(tokens for _, tokens in stored.shelf._held)
+    assert len(stored.cache._held) <= 2 * MIXED + 2
+    assert not any(tokens for _, tokens in stored.cache._held)
 
 
 def test_another_process_reads_for_itself(stored, batch):
     stored[:10]
     copy = pickle.loads(pickle.dumps(stored))
-    assert len(copy.shelf._held) == 0
+    assert len(copy.cache._held) == 0
     np.testing.assert_array_equal(copy[3:6].values, batch[3:6].values)
 
 

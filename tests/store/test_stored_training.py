@@ -12,7 +12,7 @@ import pytest
 from test_stored import made_up, written
 
 import roughformer as rf
-from roughformer.store.making import making_process
+from roughformer.store.stored import encode_worker
 from small import make
 
 SMALL = {
@@ -74,12 +74,12 @@ def test_processes_that_read_change_nothing(stores, kind):
 def test_each_process_reads_its_part_of_the_store(tmp_path, batch, tokenizer, changes, monkeypatch):
     import torch
 
-    from roughformer.store.shelf import Shelf
+    from roughformer.store.stored import RowGroupCache
     from roughformer.train.config import TrainConfig
-    from roughformer.train.stored_source import StoredSource
+    from roughformer.train.data import StoredSource
 
     read: list[int] = []
-    usual = Shelf.rows
+    usual = RowGroupCache.rows
 
     def noted(shelf, group, **options):
         read.append(group)
@@ -90,7 +90,7 @@ def test_each_process_reads_its_part_of_the_store(tmp_path, batch, tokenizer, ch
     source = StoredSource(tokenizer, stored, torch.arange(120), config, threads=1)
     source.sample(1)
     list(source.epoch(0))  # measures the scale of the channels, too
-    monkeypatch.setattr(Shelf, "rows", noted)
+    monkeypatch.setattr(RowGroupCache, "rows", noted)
     parts, seen = [], []
     for rank in range(4):
         read.clear()
@@ -149,10 +149,10 @@ def _has_torch():
 
 
 def test_processes_that_make_tokens_do_without_torch(stores, tokenizer):
-    with making_process(stores["series"], tokenizer) as pool:
-        from roughformer.store.making import made_in_process
+    with encode_worker(stores["series"], tokenizer) as pool:
+        from roughformer.store.stored import encode_in_worker
 
-        made = pool.submit(made_in_process, np.arange(5), 0.5, 1, np.arange(5)).result()
+        made = pool.submit(encode_in_worker, np.arange(5), 0.5, 1, np.arange(5)).result()
         assert not pool.submit(_has_torch).result()
     expected = tokenizer.arrays(stores["series"][:5], drop=0.5, seed=1, series=np.arange(5))
     np.testing.assert_array_equal(made["tokens"], expected["tokens"])
@@ -160,11 +160,11 @@ def test_processes_that_make_tokens_do_without_torch(stores, tokenizer):
 
 _PARENT = """
 import os, sys, time
-from roughformer.store.making import making_process
+from roughformer.store.stored import encode_worker
 from roughformer.store.stored import StoredSeries
 
 if __name__ == "__main__":
-    reader = making_process(StoredSeries.open(sys.argv[1]), None)
+    reader = encode_worker(StoredSeries.open(sys.argv[1]), None)
     print(reader.submit(os.getpid).result(), flush=True)
     time.sleep(60)
 """
@@ -175,7 +175,7 @@ if __name__ == "__main__":
 def test_processes_that_read_do_not_outlive_their_training(stores, tmp_path, number):
     script = tmp_path / "parent.py"
     script.write_text(_PARENT)
-    command = [sys.executable, str(script), stores["tokens"].shelf.place.path]
+    command = [sys.executable, str(script), stores["tokens"].cache.place.path]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
         reader = int(parent.stdout.readline())
         os.kill(reader, 0)  # it is there

@@ -6,9 +6,9 @@ import optuna
 import pytest
 
 import roughformer as rf
-from roughformer.cli._settings import by_setting, settings_of, to_toml
 from roughformer.errors import InputError
 from roughformer.io import make_sine
+from roughformer.runs.settings import by_setting, settings_of, to_toml
 from roughformer.tune import Choice, Range, default_space, parse_space
 
 
@@ -53,8 +53,8 @@ def test_what_a_study_draws_becomes_settings_and_goes_back():
     )
     study = optuna.create_study()
     for _ in range(20):
-        drawn = study.ask(fixed_distributions=space.distributions(optuna)).params
-        assert space.place(space.values(drawn)) == drawn
+        trial = study.ask()
+        assert space.place(space.suggest(trial)) == trial.params
 
 
 def test_what_lies_outside_has_no_place():

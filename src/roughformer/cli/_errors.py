@@ -1,8 +1,13 @@
 """Any error as one line for people, and the exit code that goes with it."""
 
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from roughformer.errors import CapacityError, CheckpointError, InputError, MissingDataError
 
-__all__ = ["Interrupted", "describe"]
+__all__ = ["Interrupted", "describe", "rank_zero_output"]
 
 _OURS = (InputError, MissingDataError, CapacityError, CheckpointError)
 
@@ -64,3 +69,28 @@ def _of_system(error: OSError) -> str:
     if isinstance(error, FileExistsError | NotADirectoryError):
         return f"{name}a file is in the way; choose another place"
     return f"{name}{error.strerror or _one_line(error)}"
+
+
+@contextmanager
+def rank_zero_output() -> Iterator[None]:
+    """In a command that runs in several processes, only the first prints notes; errors of the
+    others say whose they are.
+    """
+    rank, size = (int(os.environ.get(name, x)) for name, x in (("RANK", 0), ("WORLD_SIZE", 1)))
+    if size == 1:
+        yield
+        return
+    try:
+        with warnings.catch_warnings():
+            if rank > 0:
+                warnings.simplefilter("ignore")
+            yield
+    except Interrupted:
+        raise
+    except Exception as error:
+        from roughformer.train import ProcessLost
+
+        if rank == 0 and not isinstance(error, ProcessLost):
+            raise
+        line = str(error) if isinstance(error, ProcessLost) else describe(error)[0]
+        raise InputError(f"process {rank + 1} of {size}: {line}") from error

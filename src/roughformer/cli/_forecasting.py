@@ -7,11 +7,9 @@ import numpy as np
 import numpy.typing as npt
 
 from roughformer.cli import _options as options
-from roughformer.cli._columns import Columns
-from roughformer.cli._data import ids_of, read_data, stamps
-from roughformer.cli._prediction import check_ending, write_columns
 from roughformer.errors import InputError
 from roughformer.estimators import RFormerForecaster
+from roughformer.runs import Columns, check_ending, ids_of, read_data, stamps, write_columns
 from roughformer.series import SeriesBatch
 
 __all__ = ["forecast_file"]

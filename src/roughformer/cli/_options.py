@@ -1,36 +1,16 @@
-"""Options that several commands share; nothing heavy is imported here."""
+"""Options that several commands share, one by one and in groups; nothing heavy is imported."""
 
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
 if TYPE_CHECKING:
-    from roughformer.cli._columns import Columns
-
-__all__ = [
-    "Channel",
-    "Channels",
-    "Data",
-    "Group",
-    "Labels",
-    "Model",
-    "Run",
-    "SeriesId",
-    "Static",
-    "Target",
-    "Task",
-    "Threads",
-    "Time",
-    "Valid",
-    "Value",
-    "check_place",
-    "columns_of",
-    "numbers_of",
-    "say",
-    "windows_of",
-    "words_of",
-]
+    from roughformer.runs import Columns
 
 _TABLE = "Columns of a table"
 Data = Annotated[
@@ -103,6 +83,88 @@ Model = Annotated[
 Threads = Annotated[int | None, typer.Option(min=1, help="Threads (default: as torch chooses).")]
 
 
+Device = Annotated[str, typer.Option(help="cpu, cuda or mps.")]
+Drop = Annotated[float, typer.Option(min=0, help="Share of each series' points to leave out.")]
+Seed = Annotated[int, typer.Option(help="Seed of the dropping.")]
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """Columns of a table that a model is applied to."""
+
+    series_id: SeriesId = None
+    time: Time = None
+    channel: Channel = None
+    value: Value = None
+
+    def columns(self) -> "Columns":
+        """What is given, as readers take it."""
+        return columns_of(self.series_id, self.time, self.channel, self.value, None)
+
+
+@dataclass(frozen=True)
+class FullTableOptions(TableOptions):
+    """Columns of a table to learn from."""
+
+    channels: Channels = None
+    static: Static = None
+
+    def columns(self) -> "Columns":
+        """What is given, as readers take it."""
+        return columns_of(
+            self.series_id, self.time, self.channel, self.value, self.channels, self.static
+        )
+
+
+@dataclass(frozen=True)
+class TargetOptions:
+    """What is to be learnt, and from which files."""
+
+    target: Target = None
+    task: Task = None
+    valid: Valid = None
+    test: Annotated[Path | None, typer.Option(help="Test series, scored once, at the end.")] = None
+    group: Group = None
+    labels: Labels = None
+    model: Model = None
+
+
+def grouped(command: Callable[..., None]) -> Callable[..., None]:
+    """Let a command take options in groups: a parameter whose type is a dataclass stands for the
+    options that are its fields.
+    """
+    parameters: list[inspect.Parameter] = []
+    groups: dict[str, Any] = {}
+    for parameter in inspect.signature(command).parameters.values():
+        kind = parameter.annotation
+        if not is_dataclass(kind):
+            parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+            continue
+        groups[parameter.name] = kind
+        hints = get_type_hints(kind, include_extras=True)
+        parameters += [
+            inspect.Parameter(
+                field.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=field.default,
+                annotation=hints[field.name],
+            )
+            for field in fields(kind)
+        ]
+
+    @wraps(command)
+    def run(**given: Any) -> None:
+        made = {
+            name: kind(**{field.name: given.pop(field.name) for field in fields(kind)})
+            for name, kind in groups.items()
+        }
+        command(**given, **made)
+
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run
+
+
 def words_of(text: str | None) -> tuple[str, ...]:
     """``"a, b"`` -> ``("a", "b")``."""
     return tuple(word.strip() for word in (text or "").split(",") if word.strip())
@@ -113,7 +175,7 @@ def numbers_of(text: str, option: str) -> list[float]:
     try:
         return [float(word) for word in words_of(text)]
     except ValueError:
-        raise typer.BadParameter(f"numbers parted by commas are needed, got {text!r}",
+        raise typer.BadParameter(f"expected comma-separated numbers, got {text!r}",
                                  param_hint=option) from None  # fmt: skip
 
 
@@ -137,7 +199,7 @@ def columns_of(
     static: str | None = None,
 ) -> "Columns":
     """The options as one object."""
-    from roughformer.cli._columns import Columns
+    from roughformer.runs import Columns
 
     names = words_of(channels) or None
     return Columns(series_id, time, channel, value, names, words_of(static))

@@ -1,25 +1,73 @@
 """``roughformer ...``: the commands, and how their errors are shown."""
 
+import json
+import platform
 import sys
 import warnings
-from importlib.metadata import entry_points
+from importlib.metadata import PackageNotFoundError, entry_points, version
 from typing import Annotated, Any
 
 import typer
 
 from roughformer.cli._errors import Interrupted, describe
-from roughformer.cli.evaluate import evaluate
-from roughformer.cli.explain import explain
 from roughformer.cli.export import export
 from roughformer.cli.features import features
 from roughformer.cli.forecast import forecast
-from roughformer.cli.info import info
-from roughformer.cli.predict import predict
+from roughformer.cli.predict import evaluate, explain, predict
 from roughformer.cli.serve import serve
 from roughformer.cli.train import train
 from roughformer.cli.tune import tune
 
 __all__ = ["app", "main"]
+
+_PACKAGES = (
+    "numpy", "torch", "safetensors", "scikit-learn", "pyarrow", "pandas", "polars",
+    "wfdb", "pyedflib", "matplotlib", "tensorboard", "aeon", "optuna", "onnxruntime", "fastapi",
+    "ray",
+)  # fmt: skip
+
+
+def _installed(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def collect() -> dict[str, Any]:
+    """Everything ``info`` tells, as plain data."""
+    import roughformer
+
+    return {
+        "roughformer": roughformer.__version__,
+        "python": platform.python_version(),
+        "machine": f"{platform.system()} {platform.machine()}",
+        "engine": roughformer.engine_info(),
+        "packages": {name: _installed(name) for name in _PACKAGES},
+    }
+
+
+def info(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Versions, and which signature engine serves on this machine."""
+    facts = collect()
+    if as_json:
+        typer.echo(json.dumps(facts, indent=2))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=f"roughformer {facts['roughformer']}", show_header=False)
+    table.add_row("python", facts["python"])
+    table.add_row("machine", facts["machine"])
+    for key, value in facts["engine"].items():
+        shown = ", ".join(value) if isinstance(value, list) else str(value)
+        table.add_row(key.replace("_", " "), shown)
+    for key, value in facts["packages"].items():
+        table.add_row(key, value)
+    Console().print(table)
+
 
 _EXIT_CODES = (
     "Exit codes: 0 done, 1 error in the input or the data, 2 wrong usage, 130 interrupted. "

@@ -28,8 +28,10 @@ class Dtype(StrEnum):
     float64 = "float64"
 
 
+@options.grouped
 def export(
     run: options.Run,
+    table: options.TableOptions,
     format: Annotated[
         Format,
         typer.Option(help="onnx, or torch: a torch.export program (.pt2)."),
@@ -58,10 +60,6 @@ def export(
         typer.Option(help="Series to hold graph and model against (default: made-up ones)."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,
-    series_id: options.SeriesId = None,
-    time: options.Time = None,
-    channel: options.Channel = None,
-    value: options.Value = None,
     threads: options.Threads = None,
 ) -> None:
     """Write a model as ONE graph: raw padded samples (values, times, lengths) -> predictions.
@@ -86,19 +84,16 @@ def export(
     _check_free([path, step_path] if step is not False else [path], force)
 
     from roughformer import __version__
-    from roughformer.cli._data import read_data
-    from roughformer.cli._prediction import read_for
-    from roughformer.cli._runs import is_forecaster, load_model
     from roughformer.errors import InputError
     from roughformer.export import export_forecaster, export_model, export_step, why_no_step
     from roughformer.forecasts import ForecastPredictor
+    from roughformer.runs import is_forecaster, load_model, read_data, read_for
     from roughformer.threads import using_threads
 
     if is_forecaster(run):
         if step:
             raise InputError("--step: a forecaster has no step graph; it takes whole series")
-        given = options.columns_of(series_id, time, channel, value, None)
-        batch = None if data is None else read_data(data, given).batch
+        batch = None if data is None else read_data(data, table.columns()).batch
         with using_threads(threads):
             done = export_forecaster(
                 ForecastPredictor.load(run), path, format=format.value, dtype=dtype.value,
@@ -113,8 +108,7 @@ def export(
         raise InputError(f"--step: {reason}; leave --step out to export the whole graph only")
     batch = None
     if data is not None:
-        given = options.columns_of(series_id, time, channel, value, None)
-        batch = read_for(estimator, data, given).batch
+        batch = read_for(estimator, data, table.columns()).batch
     with using_threads(threads):
         done = export_model(
             predictor, path, format=format.value, dtype=dtype.value, data=batch, version=__version__

@@ -1,17 +1,89 @@
 """``roughformer features``."""
 
+import os
+import time as clock
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from roughformer.cli import _options as options
 
+if TYPE_CHECKING:
+    from roughformer.runs import TokenJob
+    from roughformer.store import Built
+    from roughformer.store import Progress as StoreProgress
+
 __all__ = ["features"]
 
 _STORE = "Feature store (--out DIR)"
+_UNITS = {"kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12, "": 1}
 
 
+def _option(text: str, *names: str, **more: Any) -> Any:
+    return typer.Option(*names, help=text, rich_help_panel=_STORE, **more)
+
+
+@dataclass(frozen=True)
+class TokenOptions:
+    """What a token is made of."""
+
+    windows: Annotated[
+        int | None, typer.Option(min=1, help="Windows of a series (default: 75).")
+    ] = None
+    window_duration: Annotated[
+        float | None, typer.Option(help="Or: duration of a window, in the unit of the times.")
+    ] = None
+    window_points: Annotated[int | None, typer.Option(min=1, help="Or: points of a window.")] = None
+    depth: Annotated[int, typer.Option(min=1, help="Depth of the signatures.")] = 2
+    views: Annotated[str, typer.Option(help="global, local, or both: global,local.")] = (
+        "global,local"
+    )
+    lift: Annotated[
+        str,
+        typer.Option(
+            help="Of time, counts, basepoint, clock, clock:N, lag:DELAY; none for none. Time is a "
+            "fraction of each series' span; in a store it is in one unit, or time:span."
+        ),
+    ] = "time"
+    transform: Annotated[str, typer.Option(help="signature or logsignature.")] = "signature"
+    drop: options.Drop = 0.0
+    seed: options.Seed = 0
+
+    @property
+    def rule(self) -> Any:
+        """How series are cut into windows."""
+        rule = options.windows_of(self.windows, self.window_duration, self.window_points)
+        return 75 if rule is None else rule
+
+
+@dataclass(frozen=True)
+class StoreOptions:
+    """What a store holds, and who makes it."""
+
+    series: Annotated[
+        bool, _option("Keep the series too, to train with points dropped.", "--series")
+    ] = False
+    tokens: Annotated[
+        bool, _option("Make tokens, or keep series only.", "--tokens/--no-tokens")
+    ] = True
+    workers: Annotated[int | None, _option("Processes (default: one for each core).", min=1)] = None
+    memory: Annotated[
+        str, _option("Data that each process may hold, e.g. 500MB; the interpreter comes on top.")
+    ] = "1GB"
+    engine: Annotated[str, _option("local: processes here; ray: a cluster.")] = "local"
+    address: Annotated[
+        str | None, _option("Of the Ray cluster (default: one on this machine).")
+    ] = None
+    verify: Annotated[
+        bool, _option("Read finished shards, and make those that are damaged again.", "--verify")
+    ] = False
+
+
+@options.grouped
 def features(
     data: Annotated[
         list[str],
@@ -22,6 +94,9 @@ def features(
             "series, as in the other commands.",
         ),
     ],
+    wanted: TokenOptions,
+    table: options.FullTableOptions,
+    store: StoreOptions,
     out: Annotated[
         str,
         typer.Option(
@@ -29,94 +104,21 @@ def features(
             "a store, a directory of shards with a row per series."
         ),
     ] = "tokens.parquet",
-    windows: Annotated[
-        int | None, typer.Option(min=1, help="Windows of a series (default: 75).")
-    ] = None,
-    window_duration: Annotated[
-        float | None, typer.Option(help="Or: duration of a window, in the unit of the times.")
-    ] = None,
-    window_points: Annotated[
-        int | None, typer.Option(min=1, help="Or: points of a window.")
-    ] = None,
-    depth: Annotated[int, typer.Option(min=1, help="Depth of the signatures.")] = 2,
-    views: Annotated[
-        str, typer.Option(help="global, local, or both: global,local.")
-    ] = "global,local",
-    lift: Annotated[
-        str,
-        typer.Option(
-            help="Of time, counts, basepoint, clock, clock:N, lag:DELAY; none for none. Time is a "
-            "fraction of each series' span; in a store it is in one unit, or time:span."
-        ),
-    ] = "time",
-    transform: Annotated[str, typer.Option(help="signature or logsignature.")] = "signature",
-    drop: Annotated[
-        float, typer.Option(min=0, help="Share of each series' points to leave out.")
-    ] = 0.0,
-    seed: Annotated[int, typer.Option(help="Seed of the dropping.")] = 0,
     label: Annotated[
         str | None,
         typer.Option(help="Column with the label (default: that of a .ts or batch file)."),
     ] = None,
     labels: options.Labels = None,
-    series_id: options.SeriesId = None,
-    time: options.Time = None,
-    channel: options.Channel = None,
-    value: options.Value = None,
-    channels: options.Channels = None,
-    static: options.Static = None,
     threads: Annotated[
         int | None, typer.Option(min=1, help="Threads, for one file (default: all).")
-    ] = None,
-    series: Annotated[
-        bool,
-        typer.Option(
-            "--series",
-            help="Keep the series too, to train with points dropped.",
-            rich_help_panel=_STORE,
-        ),
-    ] = False,
-    tokens: Annotated[
-        bool,
-        typer.Option(
-            "--tokens/--no-tokens", help="Make tokens, or keep series only.", rich_help_panel=_STORE
-        ),
-    ] = True,
-    workers: Annotated[
-        int | None,
-        typer.Option(min=1, help="Processes (default: one for each core).", rich_help_panel=_STORE),
-    ] = None,
-    memory: Annotated[
-        str,
-        typer.Option(
-            help="Data that each process may hold, e.g. 500MB; the interpreter comes on top.",
-            rich_help_panel=_STORE,
-        ),
-    ] = "1GB",
-    engine: Annotated[
-        str,
-        typer.Option(help="local: processes here; ray: a cluster.", rich_help_panel=_STORE),
-    ] = "local",
-    address: Annotated[
-        str | None,
-        typer.Option(help="Of the Ray cluster (default: one on this machine).",
-                     rich_help_panel=_STORE),
     ] = None,
     force: Annotated[
         bool, typer.Option("--force", help="Replace an existing file; make all of a store again.")
     ] = False,
-    verify: Annotated[
-        bool,
-        typer.Option(
-            "--verify",
-            help="Read finished shards, and make those that are damaged again.",
-            rich_help_panel=_STORE,
-        ),
-    ] = False,
     estimate: Annotated[
         bool, typer.Option("--estimate", help="Only print the size, write nothing.")
     ] = False,
-) -> None:  # fmt: skip
+) -> None:
     """Multi-view signatures of series: one Parquet file, or a store for data of any size.
 
     One file has a row per (series, window): series_id, window, start, end, label if there is one,
@@ -124,50 +126,204 @@ def features(
     several processes. Killed at any moment, the same command goes on where it was; complete, it
     does nothing; with other data or options it makes the store anew.
     """
-    given = options.columns_of(series_id, time, channel, value, channels, static)
-    rule: Any = options.windows_of(windows, window_duration, window_points)
-    rule = 75 if rule is None else rule
     if Path(out).suffix.lower() in (".parquet", ".pq"):
-        from roughformer.cli._tokens import TokenOptions, features_file
-
-        made = TokenOptions(rule, depth, options.words_of(views), options.words_of(lift), transform,
-                            drop, seed, threads)  # fmt: skip
-        features_file(data, Path(out), given, made, label, labels, force=force, estimate=estimate)
+        if not estimate:
+            _check_free(Path(out), force)
+        job = _file_job(data, wanted, table, label, labels)
+        _write_file(replace(job, threads=threads), Path(out), estimate)
         return
-    from roughformer.cli._stores import StoreJob, bytes_of, token_config
     from roughformer.errors import InputError
 
     if Path(out).suffix.lower() in (".csv", ".tsv", ".gz", ".json", ".arrow", ".feather", ".ts"):
         raise InputError(
             f"cannot write {out}: the name must end in .parquet, or be that of a directory"
         )
-    if verify and force:
+    if store.verify and force:
         raise InputError("--verify keeps what is whole, --force keeps nothing; give one of them")
-    if drop and isinstance(rule, dict) and "points" in rule:
+    if wanted.drop and isinstance(wanted.rule, dict) and "points" in wanted.rule:
         raise InputError("--drop cannot be combined with --window-points; cut by count or duration")
-    config = None
-    if tokens:
-        config = token_config(
-            options.words_of(lift),
-            windows=rule,
-            depth=depth,
-            views=options.words_of(views),
-            transform=transform,
-            static=given.static,
+    _make_store(data, out, wanted, table, store, label, labels, force=force, estimate=estimate)
+
+
+def _check_free(out: Path, force: bool) -> None:
+    from roughformer.errors import InputError
+
+    options.check_place(out, "--out")
+    if out.exists() and not force:
+        raise InputError(
+            f"{out} exists; choose another name with --out, or replace it with --force"
         )
-    job = StoreJob(data, out, given, label, labels)
-    if estimate:
-        job.estimate()
-        return
-    job.run(
-        config,
-        workers,
-        series=series,
-        drop=drop,
-        seed=seed,
-        engine=engine,
-        address=address,
-        memory=bytes_of(memory),
-        afresh=force,
-        verify=verify,
+
+
+def _file_job(
+    data: list[str],
+    wanted: TokenOptions,
+    table: options.FullTableOptions,
+    label: str | None,
+    labels: Path | None,
+) -> "TokenJob":
+    from roughformer.errors import InputError
+    from roughformer.runs import TokenJob, lifts_of, read_data
+
+    if len(data) > 1:
+        raise InputError(
+            f"one file of tokens is made of one DATA, got {len(data)}; to make a store of many "
+            "give --out a directory"
+        )
+    target = label if label is not None or labels is None else "label"
+    read = read_data(Path(data[0]), table.columns(), target=target, labels=labels)
+    for note in read.notes:
+        options.say(f"note: {note}")
+    return TokenJob(
+        read.batch,
+        read.batch.labels if read.target is None else read.target,
+        rule=wanted.rule,
+        depth=wanted.depth,
+        views=options.words_of(wanted.views),
+        lifts=lifts_of(options.words_of(wanted.lift)),
+        transform=wanted.transform,
+        drop=wanted.drop,
+        seed=wanted.seed,
     )
+
+
+def _write_file(job: "TokenJob", out: Path, estimate: bool) -> None:
+    from roughformer.runs import write_tokens
+    from roughformer.signatures.features import readable
+
+    size = job.size()
+    typer.echo(
+        f"{size.series:,} series, {size.windows:,} windows, {size.features:,} features: "
+        f"{readable(size.bytes)}"
+    )
+    if not estimate:
+        write_tokens(job, out)
+        typer.echo(f"wrote {out} ({readable(out.stat().st_size)})")
+
+
+def _make_store(
+    data: list[str],
+    out: str,
+    wanted: TokenOptions,
+    table: options.FullTableOptions,
+    store: StoreOptions,
+    label: str | None,
+    labels: Path | None,
+    *,
+    force: bool,
+    estimate: bool,
+) -> None:
+    from roughformer.runs import label_table, store_columns, token_config
+    from roughformer.signatures.features import readable
+    from roughformer.store import build_store, by_id, find_files, open_source
+
+    config = None
+    if store.tokens:
+        config = token_config(
+            options.words_of(wanted.lift),
+            windows=wanted.rule,
+            depth=wanted.depth,
+            views=options.words_of(wanted.views),
+            transform=wanted.transform,
+            static=table.columns().static,
+        )
+    memory = _bytes_of(store.memory)
+    columns = store_columns(data, table.columns(), label, labels)
+    if estimate:
+        source = open_source(find_files(data), columns.needed, columns.series_id)
+        columns.check(source.schema)
+        size = sum(group.bytes for group in source.groups)
+        way = "in the order of the series" if by_id(source.groups) else "to be shuffled by series"
+        files = f"{len(source.files):,} files"
+        typer.echo(f"{source.rows:,} rows in {files}, {readable(size)} in memory, {way}")
+        return
+    start = clock.perf_counter()
+    with _bar() as progress:
+        built = build_store(
+            data,
+            out,
+            columns,
+            config,
+            labels=label_table(columns, label, labels),
+            series=store.series,
+            drop=wanted.drop,
+            seed=wanted.seed,
+            engine=store.engine,  # type: ignore[arg-type]
+            workers=store.workers or os.cpu_count() or 1,
+            address=store.address,
+            memory=memory,
+            afresh=force,
+            verify=store.verify,
+            progress=progress,
+        )
+    if store.verify and built.made == 0:
+        options.say(f"note: all {built.kept:,} shards were read and are whole")
+    _print_store(built, out, labels, clock.perf_counter() - start)
+
+
+def _print_store(built: "Built", out: str, labels: Path | None, seconds: float) -> None:
+    from roughformer.signatures.features import readable
+    from roughformer.store import Place
+
+    manifest, totals = built.manifest, built.manifest.totals
+    windows = ""
+    if manifest.tokenizer is not None:
+        windows = f", {totals.windows:,} windows of {manifest.tokenizer.n_features:,} features"
+    size = readable(sum(shard.bytes for shard in manifest.shards))
+    what = (
+        f"{totals.series:,} series, {totals.points:,} observations{windows}, "
+        f"{len(manifest.shards):,} shards, {size}"
+    )
+    place = Place.of(out)
+    if built.made == 0:
+        typer.echo(f"{place} is complete, of these data and options; nothing to do: {what}")
+        return
+    for channel, count in built.unobserved.items():
+        options.say(f"note: never observed, taken as constant 0: {channel!r} in {count:,} series")
+    if built.left_out:
+        options.say(f"note: {built.left_out:,} series have no row in {labels} and are left out")
+    if built.kept:
+        options.say(f"note: {built.kept:,} shards were finished before and are kept")
+    speed = totals.points * built.made / len(manifest.shards) / seconds
+    typer.echo(f"wrote {place}: {what}; {seconds:.1f} s, {speed:,.0f} observations/s")
+
+
+@contextmanager
+def _bar() -> Iterator["StoreProgress"]:
+    """A bar with throughput and time left, on a terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    bar = Progress(
+        TextColumn("{task.description}"), BarColumn(),
+        TextColumn("{task.completed:,.0f} of {task.total:,.0f} observations"),
+        TextColumn("{task.fields[rate]}"), TimeRemainingColumn(),
+        console=console, disable=not console.is_terminal,
+    )  # fmt: skip
+    tasks: dict[str, tuple[Any, float, int]] = {}
+
+    def tell(stage: str, done: int, total: int) -> None:
+        if stage not in tasks:
+            # What was finished before does not count for the speed.
+            task = bar.add_task(stage, total=total, completed=done, rate="")
+            tasks[stage] = (task, clock.perf_counter(), done)
+            return
+        task, start, first = tasks[stage]
+        rate = (done - first) / max(clock.perf_counter() - start, 1e-9)
+        bar.update(task, completed=done, rate=f"{rate / 1e6:.2f} M/s")
+
+    with bar:
+        yield tell
+
+
+def _bytes_of(text: str) -> int:
+    """``"500MB"``, ``"2 GB"`` -> bytes."""
+    from roughformer.errors import InputError
+
+    word = text.strip().lower().replace(" ", "")
+    number = word.rstrip("kmgtb")
+    try:
+        return int(float(number) * _UNITS[word[len(number) :]])
+    except (ValueError, KeyError):
+        raise InputError(f"--memory must be such as 500MB or 2GB, got {text!r}") from None

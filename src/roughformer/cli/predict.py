@@ -1,18 +1,22 @@
-"""``roughformer predict``."""
+"""``roughformer predict``, ``evaluate`` and ``explain``: a trained model on a file of series."""
 
+import json
+import re
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from roughformer.cli import _options as options
 
-__all__ = ["predict"]
+__all__ = ["evaluate", "explain", "predict"]
 
 
+@options.grouped
 def predict(
     run: options.Run,
     data: options.Data,
+    table: options.TableOptions,
     out: Annotated[
         Path | None, typer.Option(help="File to write, .csv or .parquet (default: CSV on stdout).")
     ] = None,
@@ -23,28 +27,199 @@ def predict(
         Path | None,
         typer.Option(help="Also the predictions of a causal model at every window, .csv/.parquet."),
     ] = None,
-    drop: Annotated[
-        float, typer.Option(min=0, help="Share of each series' points to leave out.")
-    ] = 0.0,
-    seed: Annotated[int, typer.Option(help="Seed of the dropping.")] = 0,
-    series_id: options.SeriesId = None,
-    time: options.Time = None,
-    channel: options.Channel = None,
-    value: options.Value = None,
+    drop: options.Drop = 0.0,
+    seed: options.Seed = 0,
     threads: options.Threads = None,
-    device: Annotated[str, typer.Option(help="cpu, cuda or mps.")] = "cpu",
+    device: options.Device = "cpu",
 ) -> None:
     """Predict with a trained model: series id, prediction, probabilities, std or quantiles.
 
     Tables are read as in training: their columns need not be named again.
     """
-    from roughformer.cli._prediction import predict_file
+    from roughformer.runs import predict_file
 
-    given = options.columns_of(series_id, time, channel, value, None)
+    for path, option in ((out, "--out"), (windows_out, "--windows-out")):
+        options.check_place(path, option)
     predict_file(
-        run, data, given, out=out, proba=proba, windows_out=windows_out, drop=drop, seed=seed,
-        threads=threads, device=device,
-    )  # fmt: skip
+        run,
+        data,
+        table.columns(),
+        out=out,
+        proba=proba,
+        windows_out=windows_out,
+        drop=drop,
+        seed=seed,
+        threads=threads,
+        device=device,
+    )
     for path in (out, windows_out):
         if path is not None:
             options.say(f"wrote {path}")
+
+
+@options.grouped
+def evaluate(
+    run: options.Run,
+    data: options.Data,
+    table: options.TableOptions,
+    target: Annotated[
+        str | None, typer.Option(help="Column or name of the target (default: as in training).")
+    ] = None,
+    labels: options.Labels = None,
+    drop: Annotated[
+        str, typer.Option(help="Shares of points to leave out, e.g. 0,0.3,0.5,0.7.")
+    ] = "0",
+    seeds: Annotated[int, typer.Option(min=1, help="Draws of dropped points for each share.")] = 1,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="Also write the scores to this file.")
+    ] = None,
+    threads: options.Threads = None,
+    device: options.Device = "cpu",
+) -> None:
+    """Score a trained model on labelled series, as they are and with points left out."""
+    from roughformer.runs import evaluate_file, load_model, write_json
+
+    shares = options.numbers_of(drop, "--drop")
+    if not shares or not all(0 <= share < 1 for share in shares):
+        raise typer.BadParameter(f"shares from 0 to below 1, got {drop!r}", param_hint="--drop")
+    options.check_place(json_file, "--json")
+    estimator = load_model(run, threads, device)
+    found = evaluate_file(
+        estimator, data, table.columns(), target=target, labels=labels, drop=shares, seeds=seeds
+    )
+    for note in found.pop("notes"):
+        options.say(f"note: {note}")
+    _print_scores(found["scores"], found["series"], seeds)
+    if json_file is not None:
+        write_json(json_file, found)
+
+
+def _print_scores(rows: list[dict[str, Any]], n: int, seeds: int) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=f"{n} series" + (f", {seeds} draws of points" if seeds > 1 else ""))
+    table.add_column("dropped", justify="right")
+    for name in rows[0]["std"]:
+        table.add_column(name.replace("_", " "), justify="right")
+    for row in rows:
+        cells = [
+            f"{row[name]:.4g} ± {std:.2g}" if row["seeds"] > 1 else f"{row[name]:.4g}"
+            for name, std in row["std"].items()
+        ]
+        table.add_row(f"{row['drop']:.0%}", *cells)
+    Console().print(table)
+
+
+@options.grouped
+def explain(
+    run: options.Run,
+    data: options.Data,
+    table: options.TableOptions,
+    series: Annotated[
+        str | None,
+        typer.Option(help="Id or number (0, 1, ...) of one series (default: the first)."),
+    ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            help="Class to explain (default: the predicted one), or name or number (0, 1, ...) of "
+            "one of several targets."
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Directory for a picture of each explanation.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    top: Annotated[int, typer.Option(min=1, help="Rows of each table.")] = 8,
+    threads: options.Threads = None,
+) -> None:
+    """Which windows, channels and signature words drove a prediction; tables and a picture.
+
+    Above 0 spoke for the class (or raised the number), below 0 against it.
+    """
+    from roughformer.explain import explain as explain_batch
+    from roughformer.runs import chosen_target, ids_of, load_model, read_for
+    from roughformer.threads import using_threads
+
+    options.check_place(out, "--out")
+    estimator = load_model(run, threads)
+    chosen = chosen_target(estimator, target)
+    batch = read_for(estimator, data, table.columns()).batch
+    number = _series_number(series, ids_of(batch).tolist(), data)
+    one = batch[number : number + 1]
+    with using_threads(threads):
+        (found,) = explain_batch(estimator.predictor_, one, n_words=max(top, 20), target=chosen)
+    name = str(ids_of(batch)[number])
+    if as_json:
+        typer.echo(json.dumps(_explanation_as_json(found, name), indent=2))
+    else:
+        _print_explanation(found, name, top)
+    if out is not None:
+        from roughformer.plots import plot_explanation
+
+        out.mkdir(exist_ok=True)
+        path = out / f"explanation_{re.sub(r'[^A-Za-z0-9.-]+', '_', name)}.png"
+        plot_explanation(found, one, 0, path=path)
+        options.say(f"wrote {path}")
+
+
+def _series_number(wish: str | None, ids: list[Any], path: Path) -> int:
+    """The place of a series by its id, or else by its number."""
+    from roughformer.errors import InputError
+
+    if not ids:
+        raise InputError(f"{path} holds no series to explain")
+    if wish is None:
+        return 0
+    names = [str(key) for key in ids]
+    if wish in names:
+        return names.index(wish)
+    if wish.isdecimal() and int(wish) < len(ids):
+        return int(wish)
+    shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
+    raise InputError(f"{path} has no series {wish!r}; its {len(ids)} series are {shown}")
+
+
+def _explanation_as_json(found: Any, name: str) -> dict[str, Any]:
+    target = found.target.item() if hasattr(found.target, "item") else found.target
+    return {
+        "series_id": name,
+        "prediction": found.prediction,
+        "target": target,
+        "value": float(found.value),
+        "windows": [float(w) for w in found.windows],
+        "window_edges": [float(t) for t in found.window_edges],
+        "channels": found.channels,
+        "words": found.words,
+        "static": found.static,
+    }
+
+
+def _print_explanation(found: Any, name: str, top: int) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    console.print(f"series {name}: {found.prediction}", markup=False)
+    edges = found.window_edges
+    windows = {
+        f"{k} ({edges[k]:.6g} to {edges[k + 1]:.6g})": float(w) for k, w in enumerate(found.windows)
+    }
+    parts = (
+        ("window", windows),
+        ("channel", found.channels),
+        ("word", found.words),
+        ("static", found.static),
+    )
+    for title, numbers in parts:
+        if not numbers:
+            continue
+        largest = sorted(numbers, key=lambda key: -abs(numbers[key]))[:top]
+        table = Table(show_edge=False)
+        more = f" ({len(largest)} of {len(numbers)})" if len(largest) < len(numbers) else ""
+        table.add_column(title + more)
+        table.add_column("importance", justify="right")
+        for key in largest:
+            table.add_row(key.replace("[", r"\["), f"{numbers[key]:+.4g}")
+        console.print(table)

@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,58 +19,43 @@ def _option(text: str, panel: str, *names: str, **more: Any) -> Any:
     return typer.Option(*names, help=text, rich_help_panel=panel, **more)
 
 
-def train(
-    data: options.Data,
-    target: options.Target = None,
-    task: options.Task = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Directory of the run (default: runs/NAME).")
-    ] = None,
-    config: Annotated[
-        Path | None,
-        typer.Option(help="TOML file with parameters of the estimator; flags override it."),
-    ] = None,
-    preset: Annotated[str | None, typer.Option(help="default or paper; FILE overrides it.")] = None,
-    valid: options.Valid = None,
-    test: Annotated[Path | None, typer.Option(help="Test series, scored at the end.")] = None,
-    group: options.Group = None,
-    labels: options.Labels = None,
-    series_id: options.SeriesId = None,
-    time: options.Time = None,
-    channel: options.Channel = None,
-    value: options.Value = None,
-    channels: options.Channels = None,
-    static: options.Static = None,
-    windows: Annotated[int | None, _option("Windows of a series.", _TOKENS, min=1)] = None,
+@dataclass(frozen=True)
+class TokenFlags:
+    """Parameters of the tokens that have an option of their own."""
+
+    windows: Annotated[int | None, _option("Windows of a series.", _TOKENS, min=1)] = None
     window_duration: Annotated[
         float | None, _option("Or: duration of a window, in the unit of the times.", _TOKENS)
-    ] = None,
-    window_points: Annotated[int | None, _option("Or: points of a window.", _TOKENS, min=1)] = None,
-    depth: Annotated[int | None, _option("Depth of the signatures.", _TOKENS, min=1)] = None,
-    views: Annotated[str | None, _option("global, local, or both: global,local.", _TOKENS)] = None,
-    model: options.Model = None,
+    ] = None
+    window_points: Annotated[int | None, _option("Or: points of a window.", _TOKENS, min=1)] = None
+    depth: Annotated[int | None, _option("Depth of the signatures.", _TOKENS, min=1)] = None
+    views: Annotated[str | None, _option("global, local, or both: global,local.", _TOKENS)] = None
+
+
+@dataclass(frozen=True)
+class TrainingFlags:
+    """Parameters of model and training that have an option of their own."""
+
     causal: Annotated[
         bool | None, _option("Predict at every window from the past only.", _TRAINING)
-    ] = None,
+    ] = None
     uncertainty: Annotated[
         str | None, _option("Of a regression: none, gaussian or quantile.", _TRAINING)
-    ] = None,
+    ] = None
     drop: Annotated[
         str | None,
         _option("Share of points dropped while training, or a range: 0,0.7.", _TRAINING),
-    ] = None,
-    epochs: Annotated[int | None, _option("Maximum number of epochs.", _TRAINING, min=1)] = None,
-    batch_size: Annotated[int | None, _option("Series in a step.", _TRAINING, min=1)] = None,
-    learning_rate: Annotated[float | None, _option("Highest rate.", _TRAINING)] = None,
+    ] = None
+    epochs: Annotated[int | None, _option("Maximum number of epochs.", _TRAINING, min=1)] = None
+    batch_size: Annotated[int | None, _option("Series in a step.", _TRAINING, min=1)] = None
+    learning_rate: Annotated[float | None, _option("Highest rate.", _TRAINING)] = None
     validation: Annotated[
         float | None, _option("Share of DATA held out for validation.", _TRAINING)
-    ] = None,
-    metric: Annotated[str | None, _option("What chooses the best epoch.", _TRAINING)] = None,
+    ] = None
+    metric: Annotated[str | None, _option("What chooses the best epoch.", _TRAINING)] = None
     seed: Annotated[
         int | None, _option("The same seed gives the same model (default: 0).", _TRAINING)
-    ] = None,
-    device: Annotated[str | None, _option("auto, cpu, cuda or mps.", _RUN)] = None,
-    threads: options.Threads = None,
+    ] = None
     assignments: Annotated[
         list[str] | None,
         _option(
@@ -78,91 +64,91 @@ def train(
             _TRAINING,
             "--set",
         ),
-    ] = None,
-    resume: Annotated[bool, _option("Go on where a killed run stopped.", _RUN, "--resume")] = False,
-    force: Annotated[bool, _option("Replace the run in the directory.", _RUN, "--force")] = False,
+    ] = None
+
+
+@dataclass(frozen=True)
+class RunFlags:
+    """Where and how the training runs."""
+
+    device: Annotated[str | None, _option("auto, cpu, cuda or mps.", _RUN)] = None
+    threads: options.Threads = None
+    resume: Annotated[bool, _option("Go on where a killed run stopped.", _RUN, "--resume")] = False
+    force: Annotated[bool, _option("Replace the run in the directory.", _RUN, "--force")] = False
     no_plots: Annotated[
         bool, _option("A report without pictures, made faster.", _RUN, "--no-plots")
-    ] = False,
-    engine: Annotated[
-        str, _option("local: this process (or torchrun's); ray: workers of a cluster.", _RUN)
-    ] = "local",
-    workers: Annotated[int, _option("Workers of --engine ray.", _RUN, min=1)] = 1,
-    address: Annotated[
-        str | None, _option("Of the Ray cluster (default: one that Ray starts here).", _RUN)
+    ] = False
+    quiet: Annotated[bool, _option("Print nothing but errors.", _RUN, "--quiet", "-q")] = False
+
+
+@options.grouped
+def train(
+    data: options.Data,
+    what: options.TargetOptions,
+    table: options.FullTableOptions,
+    tokens: TokenFlags,
+    training: TrainingFlags,
+    run: RunFlags,
+    out: Annotated[
+        Path | None, typer.Option(help="Directory of the run (default: runs/NAME).")
     ] = None,
-    quiet: Annotated[bool, _option("Print nothing but errors.", _RUN, "--quiet", "-q")] = False,
+    config: Annotated[
+        Path | None,
+        typer.Option(help="TOML file with parameters of the estimator; flags override it."),
+    ] = None,
+    preset: Annotated[str | None, typer.Option(help="default or paper; FILE overrides it.")] = None,
 ) -> None:
     """Learn from labelled series; writes a run with model, metrics, plots and report.html.
 
     Continue a killed run with the same command and --resume. Several processes, on one machine or
     more: torchrun --nproc-per-node=2 -m roughformer train ...
     """
-    from roughformer.cli._errors import Interrupted
-    from roughformer.cli._processes import one_voice
-    from roughformer.cli._requests import TrainingRequest
-    from roughformer.cli._settings import parse_assignments
-    from roughformer.cli._training import run_training
+    from roughformer.cli._errors import Interrupted, rank_zero_output
+    from roughformer.runs import TrainingRequest, parse_assignments, run_training
 
-    if engine not in ("local", "ray"):
-        raise typer.BadParameter(f"local or ray, not {engine!r}", param_hint="--engine")
-    if engine == "local" and (workers > 1 or address is not None):
-        raise typer.BadParameter("they are for --engine ray", param_hint="--workers, --address")
     flags: dict[str, Any] = {
-        "windows": options.windows_of(windows, window_duration, window_points),
-        "depth": depth,
-        "views": options.words_of(views) or None,
-        "causal": causal,
-        "uncertainty": uncertainty,
-        "drop": None if drop is None else _drop(drop),
-        "epochs": epochs,
-        "batch_size": batch_size,
-        "learning_rate": learning_rate,
-        "validation": validation,
-        "metric": metric,
-        "random_state": seed,
-        "device": device,
-        "n_jobs": threads,
-        "static": options.words_of(static) or None,
+        "windows": options.windows_of(tokens.windows, tokens.window_duration, tokens.window_points),
+        "depth": tokens.depth,
+        "views": options.words_of(tokens.views) or None,
+        "causal": training.causal,
+        "uncertainty": training.uncertainty,
+        "drop": None if training.drop is None else _drop(training.drop),
+        "epochs": training.epochs,
+        "batch_size": training.batch_size,
+        "learning_rate": training.learning_rate,
+        "validation": training.validation,
+        "metric": training.metric,
+        "random_state": training.seed,
+        "device": run.device,
+        "n_jobs": run.threads,
+        "static": options.words_of(table.static) or None,
     }
     flags = {name: v for name, v in flags.items() if v is not None}
-    flags = parse_assignments(assignments or []) | flags
     out = Path("runs") / data.name.split(".")[0] if out is None else out
     request = TrainingRequest(
         data=data,
         out=out,
-        columns=options.columns_of(series_id, time, channel, value, channels),
-        target=target,
-        task=task,
+        columns=replace(table.columns(), static=()),
+        **asdict(what),
         preset=preset,
-        model=model,
-        group=group,
-        labels=labels,
-        valid=valid,
-        test=test,
         config=config,
-        flags=flags,
-        resume=resume,
-        force=force,
-        quiet=quiet,
-        plots=not no_plots,
+        flags=parse_assignments(training.assignments or []) | flags,
+        resume=run.resume,
+        force=run.force,
+        quiet=run.quiet,
+        plots=not run.no_plots,
         command=shlex.join(["roughformer", *sys.argv[1:]]),
     )
     try:
-        if engine == "ray":
-            from roughformer.cli._ray_training import train_on_ray
-
-            summary = train_on_ray(request, workers=workers, threads=threads or 1, address=address)
-        else:
-            with one_voice():
-                summary = run_training(request)
+        with rank_zero_output():
+            summary = run_training(request)
     except KeyboardInterrupt:
         some = any(out.glob("state")) or any(out.glob("member-*/state"))
         state = "the last epoch's state is" if some else "no epoch was"
         raise Interrupted(
             f"interrupted; {state} saved in {out}: the same command with --resume continues"
         ) from None
-    if summary and not quiet:
+    if summary and not run.quiet:
         _print(summary, out)
 
 

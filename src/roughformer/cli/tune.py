@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,55 +19,46 @@ def _option(text: str, panel: str, *names: str, **more: Any) -> Any:
     return typer.Option(*names, help=text, rich_help_panel=panel, **more)
 
 
-def tune(
-    data: options.Data,
-    out: Annotated[Path, typer.Option(help="Directory of the search; it goes on from there.")],
-    target: options.Target = None,
-    task: options.Task = None,
-    valid: options.Valid = None,
-    test: Annotated[
-        Path | None, typer.Option(help="Test series, scored once, at the end, with the winner.")
-    ] = None,
-    group: options.Group = None,
-    labels: options.Labels = None,
-    series_id: options.SeriesId = None,
-    time: options.Time = None,
-    channel: options.Channel = None,
-    value: options.Value = None,
-    channels: options.Channels = None,
-    static: options.Static = None,
-    trials: Annotated[int, _option("Trials in all.", _SEARCH, min=1)] = 30,
+@dataclass(frozen=True)
+class SearchFlags:
+    """What is searched, and how."""
+
+    trials: Annotated[int, _option("Trials in all.", _SEARCH, min=1)] = 30
     space: Annotated[
         Path | None,
         _option("TOML file with choices and ranges (default: by the data).", _SEARCH),
-    ] = None,
+    ] = None
     config: Annotated[
         Path | None,
         _option("TOML file with settings: of the first trial, and what is not searched.", _SEARCH),
-    ] = None,
-    preset: Annotated[str | None, _option("default or paper.", _SEARCH)] = None,
-    model: options.Model = None,
+    ] = None
+    preset: Annotated[str | None, _option("default or paper.", _SEARCH)] = None
     assignments: Annotated[
         list[str] | None,
         _option("Fix a parameter: tokens.clock=8; may be repeated.", _SEARCH, "--set"),
-    ] = None,
+    ] = None
     epochs: Annotated[
-        int | None, _option("At most so many epochs a trial.", _SEARCH, min=1)
-    ] = None,
-    metric: Annotated[str | None, _option("What is searched for, on validation.", _SEARCH)] = None,
+        int | None, _option("Maximum number of epochs of a trial.", _SEARCH, min=1)
+    ] = None
+    metric: Annotated[str | None, _option("What is searched for, on validation.", _SEARCH)] = None
     pruner: Annotated[
         str, _option("Who stops poor trials early: median, hyperband or none.", _SEARCH)
-    ] = "median",
+    ] = "median"
     seed: Annotated[
         int | None, _option("The same seed gives the same search (default: 0).", _SEARCH)
-    ] = None,
-    engine: Annotated[str, _option("local: processes here; ray: a cluster.", _WHERE)] = "local",
+    ] = None
+
+
+@options.grouped
+def tune(
+    data: options.Data,
+    what: options.TargetOptions,
+    table: options.FullTableOptions,
+    search: SearchFlags,
+    out: Annotated[Path, typer.Option(help="Directory of the search; it goes on from there.")],
     workers: Annotated[int, _option("Trials at a time.", _WHERE, min=1)] = 1,
     threads: Annotated[
         int | None, _option("Threads of a trial (default: cores / workers).", _WHERE, min=1)
-    ] = None,
-    address: Annotated[
-        str | None, _option("Of the Ray cluster (default: one that Ray starts here).", _WHERE)
     ] = None,
     resume: Annotated[
         bool, _option("Go on where a killed search stopped.", _SEARCH, "--resume")
@@ -82,44 +74,34 @@ def tune(
     Continue a killed search with the same command and --resume; with more --trials it goes further.
     """
     from roughformer.cli._errors import Interrupted
-    from roughformer.cli._requests import TrainingRequest
-    from roughformer.cli._settings import parse_assignments
-    from roughformer.cli._tuning import TuningRequest, run_tuning
-    from roughformer.tune.study import PRUNERS
+    from roughformer.runs import TrainingRequest, TuningRequest, parse_assignments, run_tuning
+    from roughformer.tune import PRUNERS
 
-    if pruner not in PRUNERS:
-        raise typer.BadParameter(f"{', '.join(PRUNERS)}, not {pruner!r}", param_hint="--pruner")
-    if engine not in ("local", "ray"):
-        raise typer.BadParameter(f"local or ray, not {engine!r}", param_hint="--engine")
-    if address is not None and engine != "ray":
-        raise typer.BadParameter("it is for --engine ray", param_hint="--address")
+    if search.pruner not in PRUNERS:
+        raise typer.BadParameter(
+            f"{', '.join(PRUNERS)}, not {search.pruner!r}", param_hint="--pruner"
+        )
     said: dict[str, Any] = {
-        "epochs": epochs,
-        "metric": metric,
-        "random_state": seed,
-        "static": options.words_of(static) or None,
+        "epochs": search.epochs,
+        "metric": search.metric,
+        "random_state": search.seed,
+        "static": options.words_of(table.static) or None,
     }
     flags = {name: v for name, v in said.items() if v is not None}
     training = TrainingRequest(
         data=data,
         out=out / "best",
-        columns=options.columns_of(series_id, time, channel, value, channels),
-        target=target,
-        task=task,
-        preset=preset,
-        model=model,
-        group=group,
-        labels=labels,
-        valid=valid,
-        test=test,
-        config=config,
-        flags=parse_assignments(assignments or []) | flags,
+        columns=replace(table.columns(), static=()),
+        **asdict(what),
+        preset=search.preset,
+        config=search.config,
+        flags=parse_assignments(search.assignments or []) | flags,
         quiet=quiet,
         plots=not no_plots,
         command=shlex.join(["roughformer", *sys.argv[1:]]),
     )
     request = TuningRequest(
-        training, out, trials, space, pruner, engine, workers, threads, address, resume
+        training, out, search.trials, search.space, search.pruner, workers, threads, resume
     )
     try:
         best = run_tuning(request)

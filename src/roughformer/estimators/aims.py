@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from roughformer.train.source import Inputs
+from roughformer.train import Inputs
 
 __all__ = ["any_known", "at_targets", "class_counts", "is_known", "weights_at"]
 

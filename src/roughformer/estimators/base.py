@@ -5,6 +5,7 @@ import os
 import threading
 import warnings
 from collections.abc import Mapping
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -24,17 +25,23 @@ from roughformer.estimators.plan import Plan, Requested, plan_of
 from roughformer.estimators.stored_plan import planned_on
 from roughformer.predictor import Predictor, committee_of
 from roughformer.registry import least_scale_of
-from roughformer.series._table import is_table
-from roughformer.store.stored import StoredSeries
+from roughformer.series import is_table
+from roughformer.store import StoredSeries
 from roughformer.targets import check_weights
 from roughformer.threads import using_threads
 from roughformer.tokens import TokenConfig, Tokenizer
-from roughformer.train import TrainConfig, TrainingData, train
-from roughformer.train.config import Callback
-from roughformer.train.metrics import check_metric
-from roughformer.train.source import Inputs, join
-from roughformer.train.stored_source import source_of, tensors
-from roughformer.train.team import current_team
+from roughformer.train import (
+    Callback,
+    Inputs,
+    TrainConfig,
+    TrainingData,
+    check_metric,
+    current_process_group,
+    join,
+    source_of,
+    tensors,
+    train,
+)
 
 __all__ = ["TrainedEstimator", "TrainingSet"]
 
@@ -158,7 +165,9 @@ class TrainedEstimator(FittedEstimator):
             target, weight = target[torch.from_numpy(used)], weight[torch.from_numpy(used)]
             groups = None if groups is None else _some(groups, used, n)
         self._warn_of_little(batch)
-        seed = current_team().same(int(check_random_state(self.random_state).randint(2**31 - 1)))
+        seed = current_process_group().same(
+            int(check_random_state(self.random_state).randint(2**31 - 1))
+        )
         data = TrainingSet(batch, target, weight, groups, used)
         with using_threads(self.n_jobs):
             self._learn(data, None if validation_data is None else (validation_data, about), seed)
@@ -167,7 +176,7 @@ class TrainedEstimator(FittedEstimator):
         self.n_features_in_ = batch.n_channels
         run_dir = self._run_directory()
         if run_dir is not None:
-            current_team().once(lambda: self.save(run_dir / "model"))
+            current_process_group().once(lambda: self.save(run_dir / "model"))
         return self
 
     def _learn(
@@ -354,7 +363,7 @@ class TrainedEstimator(FittedEstimator):
             ),
             self._held_weight,
         )  # fmt: skip
-        team = current_team()
+        team = current_process_group()
         if run_dir is not None:
             team.once(lambda: run_dir.mkdir(parents=True, exist_ok=True))
         try:
@@ -391,9 +400,7 @@ class TrainedEstimator(FittedEstimator):
         return inputs, self._to_loss(target).repeat(len(rates), *[1] * (target.dim() - 1))
 
     def _facts(self, part: Series) -> dict[str, Any]:
-        from roughformer import __version__
-
-        return {"roughformer": __version__, "trained_on": len(part), "task": self.task}
+        return {"roughformer": version("roughformer"), "trained_on": len(part), "task": self.task}
 
 
 def _of_member(number: int, callback: Callback) -> Callback:

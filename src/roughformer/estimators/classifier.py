@@ -19,8 +19,7 @@ from roughformer.estimators.base import TrainedEstimator
 from roughformer.model.outputs import OutputConfig
 from roughformer.predictor import Predictor
 from roughformer.targets import ClassTargets, check_all_known, known_labels, share_equal
-from roughformer.train.metrics import classification_scores
-from roughformer.train.source import Inputs
+from roughformer.train import Inputs, classification_scores
 
 __all__ = ["TrainedClassifier"]
 

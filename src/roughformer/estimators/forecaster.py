@@ -18,12 +18,10 @@ from roughformer.estimators.inputs import aligned, as_series, series_to_fit
 from roughformer.estimators.stored import from_plain, to_plain
 from roughformer.forecasts import Answers, Backtest, ForecastPredictor
 from roughformer.model.forecaster import Forecaster, ForecasterConfig
-from roughformer.series import SeriesBatch
-from roughformer.series._times import to_seconds
+from roughformer.series import SeriesBatch, to_seconds
 from roughformer.threads import using_threads
 from roughformer.tokens.tokenizer import check_series
-from roughformer.train.forecasting import ScaledSeries, train_forecaster
-from roughformer.train.trainee import check_device
+from roughformer.train import ScaledSeries, check_device, train_forecaster
 
 __all__ = ["RFormerForecaster"]
 

@@ -8,10 +8,14 @@ from typing import Any
 import numpy as np
 
 from roughformer.errors import InputError
-from roughformer.series import SeriesBatch
-from roughformer.series._convert import is_tensor, refuse_tables
-from roughformer.series._layout import layout_of
-from roughformer.series._table import is_table, with_roles
+from roughformer.series import (
+    SeriesBatch,
+    is_table,
+    is_tensor,
+    layout_of,
+    refuse_tables,
+    with_roles,
+)
 
 __all__ = ["aligned", "as_series", "series_to_fit"]
 

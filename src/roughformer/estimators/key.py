@@ -7,7 +7,7 @@ import numpy as np
 from torch import Tensor
 
 from roughformer.series import SeriesBatch
-from roughformer.store.stored import StoredSeries
+from roughformer.store import StoredSeries
 
 __all__ = ["training_key"]
 

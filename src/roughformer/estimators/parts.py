@@ -11,9 +11,8 @@ from roughformer.checks import real_number, whole_number
 from roughformer.errors import InputError
 from roughformer.estimators.inputs import aligned, as_series
 from roughformer.series import SeriesBatch
-from roughformer.store.stored import StoredSeries
-from roughformer.train import split_validation
-from roughformer.train.split import fold_validation
+from roughformer.store import StoredSeries
+from roughformer.train import fold_validation, split_validation
 
 __all__ = ["Part", "Series", "held_series", "parts_of"]
 

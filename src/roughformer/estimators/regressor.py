@@ -17,8 +17,7 @@ from roughformer.estimators.base import TrainedEstimator
 from roughformer.model.outputs import OutputConfig, deviation_of, point_of
 from roughformer.predictor import Predictor
 from roughformer.targets import NumberTargets, check_numbers
-from roughformer.train.metrics import regression_scores
-from roughformer.train.source import Inputs
+from roughformer.train import Inputs, regression_scores
 
 __all__ = ["TrainedRegressor"]
 

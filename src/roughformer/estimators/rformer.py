@@ -16,12 +16,10 @@ from roughformer.estimators.summary import out_of_fold
 from roughformer.groups import Group
 from roughformer.lifts import View
 from roughformer.predictor import Predictor
-from roughformer.store.stored import StoredSeries
+from roughformer.store import StoredSeries
 from roughformer.tokens import TokenConfig
 from roughformer.tokens.cells import CellEncoder
-from roughformer.train import TrainConfig
-from roughformer.train.team import current_team
-from roughformer.train.trainee import check_device
+from roughformer.train import TrainConfig, check_device, current_process_group
 
 __all__ = ["RFormerClassifier", "RFormerRegressor"]
 
@@ -82,7 +80,7 @@ class _WithRecipe(TrainedEstimator):
             found.append("a store")
         if self.task == "regression" and bool(data.target.isnan().any()):
             found.append("unknown targets")
-        if current_team().size > 1:
+        if current_process_group().size > 1:
             found.append("several processes")
         return found
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from roughformer.errors import InputError
 from roughformer.estimators.parts import Series
-from roughformer.store.stored import StoredSeries
+from roughformer.store import StoredSeries
 from roughformer.tokens import Tokenizer
 
 __all__ = ["planned_on"]
@@ -23,7 +23,7 @@ def planned_on(batch: Series, changed: list[str], kind: str) -> tuple[Any, Token
     if batch.tokenizer is not None and kind == "rformer" and not changed:
         return None, batch.tokenizer
     if not batch.holds_series:
-        place = batch.shelf.place
+        place = batch.cache.place
         if kind != "rformer":
             raise InputError(
                 f"the model {kind!r} reads the samples, and the store {place} holds tokens only; "

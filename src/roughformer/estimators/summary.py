@@ -11,7 +11,7 @@ from roughformer.estimators.ensemble import FittedEnsemble
 from roughformer.model.ensemble import SignatureEnsemble
 from roughformer.predictor import Predictor
 from roughformer.targets import ClassTargets, NumberTargets
-from roughformer.train.metrics import (
+from roughformer.train import (
     CLASSIFICATION,
     HIGHER_IS_BETTER,
     REGRESSION,

@@ -8,8 +8,7 @@ from roughformer.io.pulse import make_pulse
 from roughformer.io.roots import data_root
 from roughformer.io.sine import make_sine
 from roughformer.io.tables import read_table, write_table
-from roughformer.io.ts import read_ts
-from roughformer.io.ts_writer import write_ts
+from roughformer.io.ts import read_ts, write_ts
 from roughformer.io.wfdb import read_wfdb
 
 __all__ = [

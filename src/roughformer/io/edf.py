@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from roughformer.checks import optional
 from roughformer.errors import InputError
-from roughformer.io._extras import optional
 from roughformer.io.roots import existing_file
 from roughformer.series import SeriesBatch
 

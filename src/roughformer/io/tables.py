@@ -14,9 +14,7 @@ import pyarrow as pa
 
 from roughformer.errors import InputError
 from roughformer.io.roots import existing_file
-from roughformer.series import SeriesBatch
-from roughformer.series._columns import told_apart
-from roughformer.series._table import to_table
+from roughformer.series import SeriesBatch, to_table, told_apart
 
 __all__ = ["read_table", "write_table"]
 

@@ -2,15 +2,18 @@
 
 Every function returns a ``matplotlib.figure.Figure`` that no global state knows of, so no display
 is needed and nothing has to be closed; ``path=`` also saves it (PNG, SVG, PDF by its ending).
+``plots.figure`` has what pictures of other packages may share.
 """
 
-from roughformer.plots._evaluation import plot_calibration, plot_confusion, plot_regression
-from roughformer.plots._explanation import plot_explanation
-from roughformer.plots._figure import BLUE, GREY, ORANGE, new_figure, styled, tidy
-from roughformer.plots._forecast import plot_forecast, plot_horizon
-from roughformer.plots._series import plot_series
-from roughformer.plots._tokens import plot_tokens
-from roughformer.plots._training import plot_history
+from roughformer.plots.figure import BLUE, GREY, ORANGE, new_figure, styled, tidy
+from roughformer.plots.forecast import plot_forecast, plot_horizon
+from roughformer.plots.scores import (
+    plot_calibration,
+    plot_confusion,
+    plot_history,
+    plot_regression,
+)
+from roughformer.plots.series import plot_explanation, plot_series, plot_tokens
 
 __all__ = [
     "BLUE",

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from roughformer.errors import InputError
-from roughformer.series._convert import Index
+from roughformer.series._arrays import Index
 
 __all__ = ["compact", "concatenate", "describe", "same", "take"]
 

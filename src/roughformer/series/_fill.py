@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from roughformer.series._convert import Index, Values
-from roughformer.series._times import FloatTimes
+from roughformer.series._arrays import FloatTimes, Index, Values
 
 __all__ = ["UnobservedWarning", "blocks", "fill", "unobserved"]
 

@@ -21,9 +21,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from roughformer.errors import InputError
-from roughformer.series._convert import Extras, Parts
+from roughformer.series._arrays import Extras, FloatTimes, Parts
 from roughformer.series._fill import blocks
-from roughformer.series._times import FloatTimes
 
 __all__ = ["read", "write"]
 

@@ -1,33 +1,483 @@
-"""Tables of pandas, polars or pyarrow, long or wide -> the flat ragged layout."""
+"""Tables (Arrow, pandas, polars) of series, long or wide -> the flat parts of a batch, and back."""
 
+import re
 import sys
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from roughformer.errors import InputError
-from roughformer.series._columns import (
-    check_columns,
-    encode,
-    encode_runs,
-    number_parts,
-    numbers,
-    plain,
-    reading,
-    stamps,
-)
-from roughformer.series._convert import Extras, Index, Parts
-from roughformer.series._roles import Read, guess_roles, index_roles, is_kept_index, is_usual
-from roughformer.series._rows import Rows, offsets_of, sorting_order
-from roughformer.series._storage import Storage
-from roughformer.series._times import FloatTimes, as_origin
+from roughformer.series._arrays import Extras, FloatTimes, Index, Parts, as_origin, to_seconds
 
-__all__ = ["is_table", "read", "to_arrow", "to_table", "with_roles"]
+if TYPE_CHECKING:
+    from roughformer.series.batch import SeriesBatch
+
+
+@contextmanager
+def reading(name: str) -> Iterator[None]:
+    """What pyarrow cannot do with a column becomes an ``InputError`` that names it."""
+    try:
+        yield
+    except (pa.ArrowException, OverflowError, UnicodeError) as error:
+        raise InputError(
+            f"column {name!r} cannot be read: {str(error).partition(chr(10))[0]}; times must be "
+            "numbers, dates or durations, channels numbers, ids and labels numbers, texts or dates"
+        ) from None
+
+
+def check_columns(data: pa.Table, names: Sequence[str]) -> None:
+    """Every name is a column, once, with one role."""
+    counts = Counter(data.column_names)
+    for name in names:
+        if counts[name] != 1:
+            have = ", ".join(map(repr, data.column_names[:12]))
+            raise InputError(
+                f"the table must have one column {name!r}, got {counts[name]} of that name; "
+                f"its columns are {have}{', ...' if data.num_columns > 12 else ''}"
+            )
+    for name, roles in Counter(names).items():
+        if roles > 1:
+            raise InputError(f"column {name!r} was given {roles} roles; name each column once")
+
+
+def encode(data: pa.Table, name: str) -> tuple[npt.NDArray[Any], Index]:
+    """-> the K different entries in order of first appearance, and codes ``(n,)`` in 0 ... K-1."""
+    column = data.column(name)
+    _refuse_null(column, name, "name the series or channel of each row")
+    if column.num_chunks == 0 or len(column) == 0:
+        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+    coded = _decode(column).dictionary_encode().unify_dictionaries()
+    codes = np.concatenate([chunk.indices.to_numpy() for chunk in coded.chunks])
+    entries = pa.chunked_array([coded.chunk(0).dictionary])
+    return _plain(entries, name), codes.astype(np.int64)
+
+
+def encode_runs(data: pa.Table, name: str) -> tuple[npt.NDArray[Any], Index, Index]:
+    """``encode`` for a column whose entries mostly stand side by side: the K entries, and codes
+    ``(R,)`` of the runs of rows that begin at ``starts (R,)``.
+    """
+    column = data.column(name)
+    _refuse_null(column, name, "name the series or channel of each row")
+    if not told_apart(column):
+        raise InputError(
+            f"ids in column {name!r} are floating-point numbers beyond 2^53, which cannot be told "
+            "apart; give them as whole numbers of 64 bits or as texts"
+        )
+    starts = run_starts(column)
+    if len(starts) > len(column) // 4:
+        return *encode(data, name), np.arange(len(column))
+    return *encode(pa.table({name: take_rows(column, starts)}), name), starts
+
+
+def told_apart(column: pa.ChunkedArray) -> bool:
+    """Whether whole numbers cannot have been rounded to the same floating-point number."""
+    if not pt.is_floating(column.type):
+        return True
+    ends = pc.min_max(column).as_py()
+    return bool(max(abs(ends["min"] or 0), abs(ends["max"] or 0)) <= 2**53)
+
+
+def run_starts(column: pa.ChunkedArray) -> Index:
+    """Rows at which another entry begins than in the row before, and those at which chunks do."""
+    found, at = [np.zeros(0, dtype=np.int64)], 0
+    for chunk in column.chunks:
+        if pt.is_dictionary(chunk.type):
+            chunk = chunk.indices
+        if pt.is_integer(chunk.type) or pt.is_floating(chunk.type):
+            array = chunk.to_numpy(zero_copy_only=False)
+            changes = np.flatnonzero(array[1:] != array[:-1])
+        elif pt.is_null(chunk.type):
+            changes = np.zeros(0, dtype=np.int64)
+        else:
+            changes = np.flatnonzero(pc.not_equal(chunk[1:], chunk[:-1]))
+        found += [np.full(min(len(chunk), 1), at), changes + (at + 1)]
+        at += len(chunk)
+    return np.concatenate(found)
+
+
+def take_rows(column: pa.ChunkedArray, rows: Index) -> pa.ChunkedArray:
+    """Entries of a few rows, which ascend; pyarrow would join all chunks into one first."""
+    found, at = [], 0
+    for chunk in column.chunks:
+        first, last = np.searchsorted(rows, (at, at + len(chunk)))
+        found.append(chunk.take(pa.array(rows[first:last] - at)))
+        at += len(chunk)
+    return pa.chunked_array(found, column.type)
+
+
+def column_times(
+    data: pa.Table, name: str, origin: np.datetime64 | None = None, check: bool = True
+) -> tuple[FloatTimes, np.datetime64 | None]:
+    """A column of numbers, dates or durations -> seconds and origin; aware dates are in UTC. Dates
+    count from ``origin`` if it is given, else from the earliest. ``check``: numbers are finite.
+    """
+    column = _decode(data.column(name))
+    _refuse_null(column, name, "drop the row or give it a time")
+    kind = column.type
+    if pt.is_null(kind):  # a table without rows: nothing tells the kind
+        return np.zeros(0), origin
+    if pt.is_decimal(kind):
+        column = column.cast(pa.float64())
+    elif pt.is_timestamp(kind) or pt.is_date(kind) or pt.is_duration(kind):
+        unit = "timedelta64[ns]" if pt.is_duration(kind) else "datetime64[ns]"
+        target = pa.duration("ns") if pt.is_duration(kind) else pa.timestamp("ns")
+        if pt.is_timestamp(kind) and kind.tz is not None:
+            target = pa.timestamp("ns", tz=kind.tz)
+        try:
+            whole = column.cast(target).cast(pa.int64()).to_numpy()
+        except pa.ArrowInvalid as error:
+            raise InputError(
+                f"column {name!r} must fit 64-bit nanoseconds (years 1678 to 2262), got {error}"
+            ) from None
+        return to_seconds(whole.view(unit), origin, what=f"times in column {name!r}")
+    elif not (pt.is_integer(kind) or pt.is_floating(kind)):
+        raise InputError(
+            f"times in column {name!r} must be numbers, dates or durations, got {kind}; parse them "
+            "first, e.g. with pandas.to_datetime"
+        )
+    seconds, origin = to_seconds(column.to_numpy(), origin, what=f"times in column {name!r}")
+    finite = np.isfinite(seconds) if check else np.ones(0, bool)
+    if not finite.all():
+        row = int(np.argmin(finite))
+        raise InputError(
+            f"times in column {name!r} must be finite, got {seconds[row]} in row {row}; "
+            "drop the row or give it a time"
+        )
+    return seconds, origin
+
+
+def column_numbers(data: pa.Table, name: str) -> npt.NDArray[Any]:
+    """A column of numbers -> float32 (from float32, float16) or float64; null becomes NaN."""
+    parts = number_parts(data, name)
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def number_parts(data: pa.Table, name: str) -> list[npt.NDArray[Any]]:
+    """``numbers``, chunk by chunk: not copied where that is possible."""
+    column = _decode(data.column(name))
+    kind = column.type
+    if pt.is_null(kind):
+        return [np.full(len(column), np.nan)]
+    if pt.is_boolean(kind):
+        column = column.cast(pa.uint8())
+    elif not (pt.is_integer(kind) or pt.is_floating(kind) or pt.is_decimal(kind)):
+        raise InputError(
+            f"column {name!r} must hold numbers, got {kind}; convert it, leave it out by naming "
+            "the channels, or give it another role"
+        )
+    single = pt.is_float32(kind) or pt.is_float16(kind)
+    wanted = pa.float32() if single else pa.float64()
+    if kind != wanted:
+        column = column.cast(wanted, safe=False)
+    found = [chunk.to_numpy(zero_copy_only=False) for chunk in column.chunks]
+    return found or [np.zeros(0, np.float32 if single else np.float64)]
+
+
+def plain(data: pa.Table, name: str) -> npt.NDArray[Any]:
+    """A column of numbers, bools, texts or dates -> an array of that dtype."""
+    return _plain(_decode(data.column(name)), name)
+
+
+def _plain(column: pa.ChunkedArray, name: str) -> npt.NDArray[Any]:
+    kind = column.type
+    if pt.is_null(kind) and len(column) == 0:
+        return np.zeros(0)
+    if pt.is_integer(kind) or pt.is_floating(kind):
+        return np.asarray(column.to_numpy())  # integers with nulls come as float64 with NaN
+    _refuse_null(column, name, "fill it in or drop the row")
+    if pt.is_boolean(kind):
+        return np.asarray(column.to_numpy(), dtype=bool)
+    if pt.is_string(kind) or pt.is_large_string(kind) or pt.is_string_view(kind):
+        return np.array(column.to_pylist(), dtype=str)
+    if pt.is_timestamp(kind) or pt.is_date(kind):
+        return np.asarray(column.to_numpy(), dtype="datetime64[ns]")
+    raise InputError(
+        f"column {name!r} must hold numbers, texts or dates to serve as id, channel or label, "
+        f"got {kind}; convert it"
+    )
+
+
+def _decode(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    # The order of a category's values is not the order of appearance.
+    return column.cast(column.type.value_type) if pt.is_dictionary(column.type) else column
+
+
+def _refuse_null(column: pa.ChunkedArray, name: str, remedy: str) -> None:
+    if column.null_count:
+        row = int(np.argmax(column.is_null().to_numpy()))
+        raise InputError(
+            f"column {name!r} must have an entry in each row, got null in row {row}; {remedy}"
+        )
+
+
+# The rows of a table and the series they belong to: in pieces, and in which order.
+
+
+class Rows:
+    """The rows of a table and the series that each belongs to: run r, the rows from ``starts[r]``
+    on, to series ``run_codes[r]`` in 0 ... B-1, which count first appearances.
+    """
+
+    def __init__(
+        self,
+        data: pa.Table,
+        run_codes: Index,
+        starts: Index,
+        n_series: int,
+        keys: npt.NDArray[Any] | None,
+    ) -> None:
+        self.data, self.run_codes, self.starts = data, run_codes, starts
+        self.n_series, self.keys = n_series, keys
+
+    @cached_property
+    def codes(self) -> Index:
+        """``(n,)``: the series of each row."""
+        return np.repeat(self.run_codes, np.diff(self.starts, append=len(self.data)))
+
+    @cached_property
+    def bounds(self) -> Index | None:
+        """``(B+1,)`` offsets of the series if each stands in one piece, else None."""
+        step = np.diff(self.run_codes, prepend=-1)
+        if not ((step == 0) | (step == 1)).all():
+            return None
+        return np.append(self.starts[step == 1], len(self.data))
+
+    def name(self, b: int) -> str:
+        return f"series {b}" if self.keys is None else f"series {b} (id {self.keys[b].item()!r})"
+
+    def order(self, times: FloatTimes) -> Index | None:
+        """The permutation that sorts by series, then time; None if nothing is to be done."""
+        if self.bounds is None:
+            return sorting_order(self.codes, times)
+        ahead = times[1:] > times[:-1]
+        ahead[self.bounds[1:-1] - 1] = True  # the step from one series to the next
+        return None if ahead.all() else sorting_order(self.codes, times)
+
+    def constant(
+        self, name: str, read: Callable[[pa.Table, str], npt.NDArray[Any]]
+    ) -> npt.NDArray[Any]:
+        """A column that does not change within a series -> ``(B,)``."""
+        # It is enough to look where it changes, or the series does.
+        column = self.data.column(name)
+        with reading(name):
+            rows = np.union1d(self.starts, run_starts(column))
+            codes = self.run_codes[np.searchsorted(self.starts, rows, "right") - 1]
+            entries = read(pa.table({name: take_rows(column, rows)}), name)
+        # Codes count first appearances, so a row is the first of its series where they peak.
+        peak = np.maximum.accumulate(codes)
+        first = np.flatnonzero(np.diff(peak, prepend=-1))
+        expected = entries[first][codes]
+        differs = (entries != expected) & ((entries == entries) | (expected == expected))
+        if differs.any():
+            at = int(np.argmax(differs))
+            raise InputError(
+                f"column {name!r} must not change within a series, got {entries[at].item()!r} in "
+                f"row {rows[at]} and {expected[at].item()!r} before in "
+                f"{self.name(int(codes[at]))}; give it as a channel instead"
+            )
+        return entries[first]
+
+
+def sorting_order(codes: Index, times: FloatTimes, *, strict: bool = True) -> Index | None:
+    """The permutation that sorts by series, then time; None if nothing is to be done."""
+    if _in_order(codes, times, strict):
+        return None
+    # Sorting small integers takes numpy one pass per byte: by series first.
+    small = codes.astype(np.min_scalar_type(int(codes.max())))
+    order = np.argsort(small, kind="stable")
+    when = times[order]
+    ends = np.cumsum(np.bincount(codes))
+    starts = np.append(0, ends[:-1])
+    ahead = np.append(True, when[1:] >= when[:-1])
+    ahead[starts[starts < ends]] = True
+    wrong = np.unique(np.searchsorted(ends, np.flatnonzero(~ahead), "right"))
+    if len(wrong) > len(times) // 64:  # many short series
+        by_time = np.argsort(times)
+        return np.asarray(by_time[np.argsort(small[by_time], kind="stable")], dtype=np.int64)
+    for b in wrong.tolist():  # each fits a cache
+        part = slice(int(starts[b]), int(ends[b]))
+        order[part] = order[part][np.argsort(when[part])]
+    return np.asarray(order, dtype=np.int64)
+
+
+def _in_order(codes: Index, times: FloatTimes, strict: bool) -> bool:
+    ahead = times[1:] > times[:-1] if strict else times[1:] >= times[:-1]
+    ahead |= codes[1:] != codes[:-1]
+    return bool(ahead.all()) and bool((codes[1:] >= codes[:-1]).all())
+
+
+def offsets_of(codes: Index, n_series: int) -> Index:
+    """``(B+1,)`` offsets of series whose rows, once sorted, have these codes."""
+    offsets = np.zeros(n_series + 1, dtype=np.int64)
+    np.cumsum(np.bincount(codes, minlength=n_series), out=offsets[1:])
+    return offsets
+
+
+# Which column of a table holds what: as it was said, or guessed from usual names.
+
+_USUAL = {
+    "series_id": (
+        "series_id", "series", "id", "case_id", "patient_id", "patient", "record", "recordid",
+    ),
+    "time": ("time", "t", "timestamp", "datetime", "date"),
+}  # fmt: skip
+_WHAT = {"series_id": "ids of the series", "time": "times"}
+_LEVELS = ("series_id", "time", "channel")  # of a pandas index without names
+_KEPT_INDEX = re.compile(r"__index_level_\d+__")
+_MAYBE_INDEX = ("", "Unnamed: 0", "index")  # what a row index is called in a CSV, or by reset_index
+Read = Callable[[list[str]], pa.Table]
+
+
+def is_usual(name: Any, *roles: str) -> bool:
+    """Whether a column of this name would be taken for ids or times, or only for ``roles``."""
+    return isinstance(name, str) and any(name.lower() in _USUAL[role] for role in roles or _USUAL)
+
+
+def is_kept_index(name: str, series_id: str | None, read: Read) -> bool:
+    """Whether this is a row index that pandas kept in a file: never a channel.
+
+    Either the name says so, or it is a usual one and the rows of each series are numbered
+    consecutively, with no number twice in the table. ``read`` gives those columns that there are.
+    """
+    if name not in _MAYBE_INDEX:
+        return _KEPT_INDEX.fullmatch(name) is not None
+    data = read([name] if series_id is None else [name, series_id])
+    numbers = data.column(0)
+    distinct = pt.is_integer(numbers.type) and pc.count_distinct(numbers).as_py() == len(numbers)
+    if not distinct or numbers.null_count:
+        return False
+    keys = ["series"] if data.num_columns == 2 else []
+    found = data.rename_columns(["row", *keys]).group_by(keys)
+    spans = found.aggregate([("row", "min"), ("row", "max"), ("row", "count")])
+    rise = pc.subtract(spans.column("row_max"), spans.column("row_min"))
+    return bool(pc.all(pc.equal(pc.add(rise, 1), spans.column("row_count"))).as_py())
+
+
+def _keyword(role: str) -> str:
+    return "series_id= (None: the table is one series)" if role == "series_id" else f"{role}="
+
+
+def guess_roles(
+    present: Sequence[str],
+    given: Mapping[str, Any],
+    taken: Sequence[str] = (),
+    *,
+    read: Read,
+    table: str = "the table",
+    option: Callable[[str], str] = _keyword,
+) -> dict[str, Any]:
+    """Find the columns that were not ``given``.
+
+    Ids and times go by usual names. A table with the columns ``channel``, of texts, and ``value``
+    is long.
+    The channels of a wide one are the columns with no other role.
+
+    Parameters
+    ----------
+    present
+        Names of all columns.
+    given
+        Roles that are known: ``series_id`` (None: the table is one series), ``time``, ``channel``,
+        ``value``, ``channels``, ``static``, ``label``.
+    taken
+        Columns that have another role, such as a target. A column ``label`` always has.
+    read
+        Returns those of the columns asked for that there are; called where names do not suffice.
+    table, option
+        How errors call the table and the option for a role.
+
+    Returns
+    -------
+    The arguments ``series_id``, ``time``, ``channel``, ``value`` and ``channels`` of
+    ``SeriesBatch.from_table``.
+    """
+    found = dict.fromkeys(("series_id", "time", "channel", "value", "channels"))
+    found |= {role: given[role] for role in found if role in given}
+    for role in ("series_id", "time"):
+        if role not in given:
+            name = _usual_name(present, role)
+            if name is None:
+                raise InputError(
+                    f"cannot tell which column of {table} holds the {_WHAT[role]}: name it with "
+                    f"{option(role)}. Its columns are {', '.join(present)}"
+                )
+            found[role] = name
+    if found["channel"] is not None or found["value"] is not None:
+        return found
+    channels = found["channels"]
+    usual = {"channel", "value"} <= set(present) and not set(channels or ()) & set(present)
+    if usual and _holds_names(read(["channel"]).column(0)):
+        return found | {"channel": "channel", "value": "value"}
+    if channels is None:
+        others = {found["series_id"], found["time"], given.get("label"), "label", *taken}
+        others |= set(given.get("static", ()))
+        found["channels"] = tuple(
+            name
+            for name in present
+            if name not in others and not is_kept_index(name, found["series_id"], read)
+        )
+        if not found["channels"]:
+            raise InputError(
+                f"{table} has no column left to be a channel; see {option('channels')}"
+            )
+    return found
+
+
+def _holds_names(column: pa.ChunkedArray) -> bool:
+    kind = column.type
+    text = pt.is_string(kind) or pt.is_large_string(kind) or pt.is_string_view(kind)
+    return text or pt.is_dictionary(kind) or len(column) == 0
+
+
+def index_roles(
+    levels: Sequence[Any], columns: Sequence[Any], given: Mapping[str, Any]
+) -> tuple[list[str], dict[str, Any]]:
+    """Read a pandas index of two or three levels: (id, time), or (id, time, channel) of one column.
+
+    Returns
+    -------
+    The names of the levels, which they have as columns, and ``given`` with the roles they tell.
+    """
+    if len(levels) > len(_LEVELS):
+        raise InputError(
+            f"the index of a frame must be (id, time) or (id, time, channel), got {len(levels)} "
+            "levels; make columns of them with reset_index() and name the columns"
+        )
+    names = [
+        usual if level is None else str(level)
+        for level, usual in zip(levels, _LEVELS, strict=False)
+    ]
+    roles = {role: given.get(role) or _usual_name(names, role) for role in ("series_id", "time")}
+    rest = [name for name in names if name not in roles.values()]
+    for role, name in roles.items():
+        if name is None:
+            roles[role] = rest.pop(0)
+    if len(levels) == 3 and rest and "channel" not in given:
+        values = [str(name) for name in columns if str(name) != given.get("label", "label")]
+        if len(values) != 1:
+            raise InputError(
+                "a frame with the index (id, time, channel) must have one column of values, got "
+                f"{', '.join(values) or 'none'}"
+            )
+        roles |= {"channel": rest[0], "value": values[0]}
+    return names, {**given, **roles}
+
+
+def _usual_name(present: Sequence[str], role: str) -> str | None:
+    by_lower = {name.lower(): name for name in reversed(present)}
+    return next((by_lower[name] for name in _USUAL[role] if name in by_lower), None)
+
+
+# Tables of pandas, polars or pyarrow, long or wide -> the flat ragged layout.
 
 _AT_ONCE = 1 << 14
 _FEW = 10  # rows that may be numbered by chance
@@ -157,7 +607,7 @@ def read(
             keys, codes, starts = encode_runs(data, series_id)
         rows = Rows(data, codes, starts, len(keys), keys)
     with reading(time):
-        seconds, origin = stamps(data, time, as_origin(time_origin))
+        seconds, origin = column_times(data, time, as_origin(time_origin))
     if channel is not None and value is not None:
         parts, names = _long(rows, seconds, origin, channel, value, channels, absent)
     else:
@@ -171,7 +621,7 @@ def read(
         _warn_of_row_numbers(parts, names)
     extras = Extras(channels=names, ids=rows.keys)
     if static:
-        columns = [rows.constant(n, numbers) for n in static]
+        columns = [rows.constant(n, column_numbers) for n in static]
         extras["static"], extras["static_names"] = np.stack(columns, axis=1), tuple(static)
     if label is not None:
         extras["labels"] = rows.constant(label, plain)
@@ -189,7 +639,7 @@ def _wide(
         _side_by_side([number_parts(rows.data, name) for name in channels], values)
     else:
         for c, name in enumerate(channels):
-            values[:, c] = numbers(rows.data, name)[order]
+            values[:, c] = column_numbers(rows.data, name)[order]
     times = times if order is None else times[order]
     offsets = offsets_of(rows.codes, rows.n_series) if rows.bounds is None else rows.bounds
     return Parts(values, offsets, times, None, origin), tuple(channels)
@@ -255,7 +705,7 @@ def _long(
             f"channel {unknown[0]!r} is not in column {channel!r}, which has "
             f"{', '.join(map(repr, present[:8]))}{', ...' if len(present) > 8 else ''}"
         )
-    codes, data = rows.codes, numbers(rows.data, value)
+    codes, data = rows.codes, column_numbers(rows.data, value)
     single = pt.is_float32(rows.data.column(value).type)
     place = np.array([names.index(n) if n in names else -1 for n in present], dtype=np.int64)
     kinds = place[kinds] if len(kinds) else kinds
@@ -306,7 +756,7 @@ def _refuse_twice(
 
 
 def to_table(
-    batch: Storage,
+    batch: "SeriesBatch",
     form: str = "wide",
     series_id: str = "series_id",
     time: str = "time",
@@ -357,7 +807,7 @@ def to_table(
     return pa.table(columns)
 
 
-def _stamps(batch: Storage) -> npt.NDArray[Any]:
+def _stamps(batch: "SeriesBatch") -> npt.NDArray[Any]:
     """Times as stored, or the dates they came from."""
     if batch.time_origin is None:
         return batch.times

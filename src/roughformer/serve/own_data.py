@@ -8,8 +8,7 @@ import pyarrow.csv as pv
 import pyarrow.parquet as pq
 
 from roughformer.errors import InputError
-from roughformer.series import SeriesBatch
-from roughformer.series._roles import guess_roles, is_usual
+from roughformer.series import SeriesBatch, guess_roles, is_usual
 from roughformer.serve.limits import Limits
 from roughformer.serve.model import ServedModel
 from roughformer.serve.refusal import Refusal

@@ -8,9 +8,7 @@ import numpy.typing as npt
 from roughformer.checks import whole_number
 from roughformer.errors import InputError
 from roughformer.lifts import Lifts, View
-from roughformer.series import SeriesBatch
-from roughformer.series._convert import is_tensor
-from roughformer.series._validate import check_mask
+from roughformer.series import SeriesBatch, check_mask, is_tensor
 from roughformer.signatures.engine import (
     Engine,
     check_dropping,

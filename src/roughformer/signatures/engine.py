@@ -10,8 +10,7 @@ import numpy.typing as npt
 from roughformer.errors import InputError
 from roughformer.lifts import View, ViewLifts, lift_path
 from roughformer.path import Path
-from roughformer.series import SeriesBatch
-from roughformer.series._convert import is_tensor
+from roughformer.series import SeriesBatch, is_tensor
 from roughformer.signatures import library, native_call
 from roughformer.signatures.buffers import check_out, new_result
 from roughformer.signatures.clock import clock_words

@@ -1,7 +1,39 @@
-"""Feature stores: tokens (and series) of data larger than memory, as shards of Parquet."""
+"""Feature stores: tokens and series of data larger than memory, as shards of Parquet.
 
-from roughformer.store.build import Built, build_store
-from roughformer.store.columns import TableColumns
-from roughformer.store.manifest import Manifest
+``build_store`` makes one from tables of any size, in bounded memory; ``StoredSeries`` reads it.
+"""
 
-__all__ = ["Built", "Manifest", "TableColumns", "build_store"]
+from roughformer.store.build import MARKER, Built, Progress, build_store
+from roughformer.store.dataset import (
+    TableColumns,
+    by_id,
+    entries_of,
+    find_files,
+    keys_of,
+    open_source,
+    schema_of_file,
+)
+from roughformer.store.shards import MANIFEST, Manifest
+from roughformer.store.storage import Place
+from roughformer.store.stored import StoredSeries, encode_in_worker, encode_inputs, encode_worker
+
+__all__ = [
+    "MANIFEST",
+    "MARKER",
+    "Built",
+    "Manifest",
+    "Place",
+    "Progress",
+    "StoredSeries",
+    "TableColumns",
+    "build_store",
+    "by_id",
+    "encode_in_worker",
+    "encode_inputs",
+    "encode_worker",
+    "entries_of",
+    "find_files",
+    "keys_of",
+    "open_source",
+    "schema_of_file",
+]

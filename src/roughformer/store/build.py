@@ -1,38 +1,483 @@
 """Data -> a store: what is finished is kept, what is missing is made, the manifest comes last."""
 
+import json
+import re
 import shutil
-from collections.abc import Callable, Sequence
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.fs as fs
 
 from roughformer.errors import CapacityError, InputError
-from roughformer.series._columns import stamps
-from roughformer.store.claim import MARKER, SCATTERED, building, complete
-from roughformer.store.columns import TableColumns
-from roughformer.store.engines import Engine, run_units
-from roughformer.store.manifest import Manifest, Totals, hash_of, shard_name
-from roughformer.store.places import Place
-from roughformer.store.plan import BucketUnit, RangeUnit, Sizes, bucket_units, by_id, range_units
-from roughformer.store.plan import spans as spans_of
-from roughformer.store.reading import read_groups
-from roughformer.store.sample import Fitted, fit_recipe
-from roughformer.store.scatter import (
+from roughformer.series import SeriesBatch, UnobservedWarning, column_times
+from roughformer.store.dataset import (
+    BucketUnit,
+    RangeUnit,
+    Sizes,
+    Source,
+    TableColumns,
+    bucket_units,
+    by_id,
+    find_files,
+    open_source,
+    range_units,
+)
+from roughformer.store.dataset import spans as spans_of
+from roughformer.store.ingest import (
+    BufferPool,
+    MixedIds,
+    check_rest,
+    interleaved_series,
+    pieces_of,
+    read_groups,
+    whole_series,
+)
+from roughformer.store.shards import (
+    MANIFEST,
+    Manifest,
+    Rows,
+    ShardInfo,
+    Tokens,
+    Totals,
+    finished_shard,
+    hash_of,
+    is_shard,
+    schema_of,
+    shard_name,
+    to_table,
+    write_shard,
+)
+from roughformer.store.shuffle import (
     MOST_BUCKETS,
     Piece,
     PieceUnit,
-    ScatterWork,
+    ShuffleWork,
     finished_piece,
+    numbers_of,
+    read_bucket,
 )
-from roughformer.store.shards import finished_shard
-from roughformer.store.sources import Source, find_files, open_source
-from roughformer.store.work import LabelTable, Made, Recipe, ShardWork
-from roughformer.tokens import TokenConfig
+from roughformer.store.storage import Place, retrying
+from roughformer.store.workers import Engine, run_units
+from roughformer.tokens import TokenConfig, Tokenizer
 
-__all__ = ["Built", "build_store"]
+MARKER, SHUFFLED = "building.json", "shuffled"
+_OURS = re.compile(rf"(shard-\d+\.parquet|{MANIFEST}|{MARKER})(\.[0-9a-f]+\.part)?|{SHUFFLED}")
+
+
+def complete(store: Place, key: str) -> Manifest | None:
+    """The manifest of the store if it is complete and of these data and this configuration."""
+    try:
+        manifest = Manifest.read(store)
+    except (InputError, NotADirectoryError):
+        return None
+    if manifest.key != key:
+        return None
+    sizes = {store.at(info).name: info.size for info in store.listing()}
+    whole = all(sizes.get(shard.file) == shard.bytes for shard in manifest.shards)
+    return manifest if whole else None
+
+
+@contextmanager
+def building(store: Place, key: str, afresh: bool = False) -> Iterator[Callable[[], None]]:
+    """Hold the directory; what is given must be called before the first shard is written. From
+    there to the end the store has no manifest, and a marker tells whose it is. A store that was
+    complete stays so if nothing comes to be written.
+    ``afresh``: nothing of an earlier build is used.
+    """
+    _refuse_others(store)
+    store.make_directory()
+    with _locked(store):
+        there = {store.at(info).name for info in store.listing()}
+        if MANIFEST not in there:
+            _mark(store, key)
+        for name in there:
+            if name.endswith(".part"):
+                (store / name).remove()
+        if afresh:
+            (store / SHUFFLED).remove_directory()
+
+        def begin() -> None:
+            # Before anything else changes: a manifest must never speak of another build's shards.
+            (store / MANIFEST).remove()
+            _mark(store, key)
+            for info in store.listing() if afresh else ():
+                if info.path.endswith(".parquet"):
+                    store.at(info).remove()
+
+        yield begin
+        (store / MARKER).remove()
+
+
+def check_lock(store: Place, key: str) -> None:
+    """``InputError`` unless the build with this key still holds the store: a worker that outlives
+    its build, on a cluster, must not write into another one's.
+    """
+    try:
+        found = json.loads((store / MARKER).read())["key"]
+    except FileNotFoundError:
+        found = None
+    if found != key:
+        raise InputError(f"{store} is no longer made by the build that this unit is of")
+
+
+def _mark(store: Place, key: str) -> None:
+    (store / MARKER).put(json.dumps({"kind": "roughformer.store.building", "key": key}).encode())
+
+
+def _refuse_others(store: Place) -> None:
+    """``InputError`` if there is anything that no build of a store has left."""
+    try:
+        if store.info().type == fs.FileType.File:
+            raise InputError(f"{store} is a file; a store is a directory, choose another --out")
+    except FileNotFoundError:
+        return
+    entries = store.listing()
+    names = [store.at(info).name for info in entries]
+    for name in names:
+        if not _OURS.fullmatch(name):
+            raise InputError(
+                f"{store} holds {name!r}, which is no part of a feature store; choose another --out"
+            )
+    shards = [store.at(info) for info in entries if info.path.endswith(".parquet")]
+    if shards and not {MANIFEST, MARKER} & set(names) and not is_shard(shards[0]):
+        raise InputError(
+            f"{shards[0]} is no shard of a feature store; choose another --out, or move it away"
+        )
+
+
+@contextmanager
+def _locked(store: Place) -> Iterator[None]:
+    """One build at a time, on a disk; the lock goes with the process."""
+    if not store.local or sys.platform == "win32":
+        yield
+        return
+    import fcntl
+    import os
+
+    handle = os.open(store.path, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        raise InputError(f"another process is making {store}; wait for it, or end it") from None
+    except OSError:  # a file system without locks
+        pass
+    try:
+        yield
+    finally:
+        os.close(handle)
+
+
+# One unit of work: the series of a unit -> their tokens -> a shard. No torch is needed for it.
+
+_TOKEN_BYTES = 8 << 20  # of padded tokens at once
+Array = npt.NDArray[Any]
+Unit = RangeUnit | BucketUnit
+
+
+@dataclass(frozen=True)
+class LabelTable:
+    """Labels ``(K,)`` of series by their ids as texts, which are sorted."""
+
+    ids: Array
+    labels: Array
+
+    @classmethod
+    def of(cls, by_id: dict[str, Any]) -> "LabelTable":
+        """From id -> label."""
+        ids = np.array(list(by_id), dtype=str)
+        order = np.argsort(ids)
+        return cls(ids[order], np.array(list(by_id.values()))[order])
+
+    def join(self, batch: SeriesBatch) -> SeriesBatch:
+        """The series that have a label, with it."""
+        assert batch.ids is not None
+        texts = batch.ids.astype(str)
+        at = np.minimum(np.searchsorted(self.ids, texts), len(self.ids) - 1)
+        known = self.ids[at] == texts
+        part = batch if known.all() else batch[known]
+        return part.with_labels(self.labels[at[known]])
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How series are read, and what is made of them."""
+
+    columns: TableColumns
+    schema: pa.Schema
+    origin: np.datetime64 | None
+    labels: LabelTable | None
+    keep_series: bool
+    drop: float
+    seed: int
+    memory: int
+
+    def rows(self, batch: SeriesBatch, tokenizer: Tokenizer | None) -> Iterator[Rows]:
+        """What a shard has of the series, a bounded number at a time."""
+        limits = [0, len(batch)] if tokenizer is None else _limits(batch, tokenizer, self.memory)
+        for first, last in pairwise(limits):
+            part = batch if last - first == len(batch) else batch[first:last]
+            assert part.ids is not None
+            tokens = None
+            if tokenizer is not None:
+                tokens = _tokens(part, tokenizer, self.drop, self.seed)
+            series = part if self.keep_series else None
+            yield Rows(part.ids, part.n_points, part.labels, part.static, series, tokens)
+
+
+@dataclass(frozen=True)
+class Made:
+    """A shard that was made: ``left_out`` series had no label; seconds by stage."""
+
+    unit: int
+    shard: ShardInfo
+    rows: int
+    left_out: int
+    unobserved: tuple[int, ...]  # by channel: series that never observe it
+    seconds: dict[str, float]
+
+
+@dataclass(frozen=True)
+class ShardWork:
+    """A unit -> a shard in ``store``; picklable."""
+
+    store: Place
+    key: str
+    recipe: Recipe
+    tokenizer: Tokenizer | None
+    columns: pa.Schema  # of the shards
+    buffers: BufferPool = field(default_factory=BufferPool, compare=False)
+
+    def __call__(self, unit: Unit) -> Made:
+        """Read, make tokens, write."""
+        where = unit.groups[0].place if isinstance(unit, RangeUnit) else unit.pieces[0]
+
+        def attempt() -> Made:
+            try:
+                return self._make(unit, False)
+            except MixedIds:
+                return self._make(unit, True)
+
+        try:
+            return retrying(attempt, where)
+        except MixedIds:
+            raise InputError(
+                f"the footer of {where} is wrong about the ids in its row groups; write it again"
+            ) from None
+        except InputError as error:
+            if isinstance(unit, BucketUnit) or str(where) in str(error):
+                raise
+            last = unit.groups[-1].place
+            files = f"{where}" if last == where else f"{where} ... {last}"
+            raise InputError(f"{error} (in {files}; rows count from somewhere within)") from None
+
+    def _make(self, unit: Unit, sort: bool) -> Made:
+        clock, recipe = _Clock(), self.recipe
+        never = np.zeros(len(recipe.columns.channels), np.int64)
+        seen = 0
+
+        def blocks() -> Iterator[Rows]:
+            nonlocal seen
+            for count, batch in clock.timed("read", batches_of(unit, recipe, self.buffers, sort)):
+                seen += count
+                if batch.missing:
+                    never[:] += batch.unobserved().sum(axis=0)
+                if len(batch):
+                    yield from clock.timed("tokens", recipe.rows(batch, self.tokenizer))
+
+        place = self.store / shard_name(unit.number)
+        with clock.running("write"), warnings.catch_warnings():
+            warnings.simplefilter("ignore", UnobservedWarning)  # counted, and told once
+            shard = write_shard(
+                place, self.key, unit.number, blocks(), self.columns,
+                may_appear=lambda: check_lock(self.store, self.key),
+            )  # fmt: skip
+        return Made(
+            unit.number, shard, unit.rows, seen - shard.series, tuple(never.tolist()), clock.seconds
+        )
+
+
+def batches_of(
+    unit: Unit, recipe: Recipe, buffers: BufferPool, sort: bool = False
+) -> Iterator[tuple[int, SeriesBatch]]:
+    """The series of a unit, a few MB at a time, each with their number before those without a
+    label were left out.
+    """
+    for batch in _batches(unit, recipe, buffers, sort):
+        count = len(batch)
+        yield count, batch if recipe.labels is None else recipe.labels.join(batch)
+
+
+def _batches(unit: Unit, recipe: Recipe, buffers: BufferPool, sort: bool) -> Iterator[SeriesBatch]:
+    columns, most = recipe.columns, recipe.memory // 4
+    if isinstance(unit, BucketUnit):
+        for number in range(unit.first, unit.last):
+            table = read_bucket(unit.pieces, number)
+            if table.nbytes > most:
+                _refuse(f"a bucket of series has {table.nbytes // 2**20} MB")
+            if len(table):
+                yield columns.batch(table, recipe.origin)
+        return
+    if sort:
+        size = max(group.bytes for group in unit.groups)
+        if size > most:
+            _refuse(f"a row group with mixed ids has {size // 2**20} MB")
+    else:
+        check_rest(unit.groups, columns.series_id, recipe.schema, unit.until)
+    tables = read_groups(unit.groups, columns.needed, recipe.schema, whole=sort)
+    pieces = pieces_of(tables, columns.series_id, after=unit.after, until=unit.until, sort=sort)
+    if columns.wide_alone:
+        yield from interleaved_series(pieces, columns, recipe.origin, most, buffers)
+    else:
+        for table in whole_series(pieces, most):
+            yield columns.batch(table, recipe.origin)
+
+
+def _refuse(what: str) -> None:
+    raise CapacityError(
+        f"{what}, more than a quarter of the memory of a worker; give more with --memory, or write "
+        "the data sorted by series"
+    )
+
+
+def _limits(batch: SeriesBatch, tokenizer: Tokenizer, memory: int) -> list[int]:
+    """Parts of a batch, ``[first, last)`` side by side, whose padded tokens stay small."""
+    counts = tokenizer.config.rule.place(batch).n_windows
+    most = _TOKEN_BYTES // (4 * tokenizer.n_features)
+    need = 4 * tokenizer.n_features * int(counts.max(initial=0))
+    if need > memory // 4:
+        _refuse(f"the tokens of one series have {need // 2**20} MB")
+    limits = [0]
+    while limits[-1] < len(counts):
+        first = limits[-1]
+        widest = np.maximum.accumulate(counts[first:])
+        fits = int(np.searchsorted(widest * np.arange(1, len(widest) + 1), most, "right"))
+        limits.append(first + max(fits, 1))
+    return limits
+
+
+def _tokens(batch: SeriesBatch, tokenizer: Tokenizer, drop: float, seed: int) -> Tokens:
+    # Points to drop are chosen by id, so that they do not depend on how the data are cut.
+    numbers = numbers_of(batch.ids) if drop and batch.ids is not None else None
+    found = tokenizer.arrays(batch, drop=drop, seed=seed, series=numbers, threads=1)
+    tokens, times = found["tokens"], found["times"]
+    n, most = times.shape
+    mask = found.get("mask")
+    spectrum = found.get("spectrum")
+    if mask is None:
+        flat = tokens.reshape(n * most, -1)
+        return Tokens(flat, times.reshape(-1), np.arange(n + 1) * most, spectrum)
+    offsets = np.concatenate([[0], np.cumsum(mask.sum(axis=1))])
+    return Tokens(tokens[mask], times[mask], offsets, spectrum)
+
+
+@dataclass
+class _Clock:
+    """Seconds by stage, where one stage calls upon the one before it."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+    stack: list[str] = field(default_factory=list)
+    since: float = 0.0
+
+    def _switch(self) -> None:
+        now = time.perf_counter()
+        if self.stack:
+            stage = self.stack[-1]
+            self.seconds[stage] = self.seconds.get(stage, 0.0) + now - self.since
+        self.since = now
+
+    @contextmanager
+    def running(self, stage: str) -> Iterator[None]:
+        self._switch()
+        self.stack.append(stage)
+        try:
+            yield
+        finally:
+            self._switch()
+            self.stack.pop()
+
+    def timed(self, stage: str, items: Iterator[Any]) -> Iterator[Any]:
+        while True:
+            with self.running(stage):
+                item = next(items, None)
+            if item is None:
+                return
+            yield item
+
+
+# A bounded sample of series, the same on each run: what a tokenizer is fitted to.
+
+_PLACES, _SERIES, _POINTS = 16, 512, 4_000_000
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """The tokenizer, the columns of shards, and the bytes that a row of data becomes in them."""
+
+    tokenizer: Tokenizer | None
+    columns: pa.Schema
+    bytes_per_point: float
+
+
+def fit_recipe(units: Sequence[Unit], recipe: Recipe, config: TokenConfig | None) -> Fitted:
+    """Fit to series from the beginnings of up to 16 units, spread evenly over all of them."""
+    count = min(_PLACES, len(units))
+    chosen = [units[(k * len(units)) // count] for k in range(count)]
+    parts: list[SeriesBatch] = []
+    buffers = BufferPool()
+    for unit in chosen:
+        parts += _some(unit, recipe, buffers, -(-_SERIES // count), -(-_POINTS // count))
+    if not parts:
+        raise InputError(
+            "no series of the data has a label in the table of labels; its first column must hold "
+            "their ids"
+        )
+    sample = SeriesBatch.concatenate(parts)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnobservedWarning)  # told of all series, at the end
+        tokenizer = None if config is None else Tokenizer.fit(config, sample)
+        blocks = list(recipe.rows(sample[: min(len(sample), 64)], tokenizer))
+    columns = schema_of(blocks[0])
+    size = sum(to_table(rows, columns).nbytes for rows in blocks)
+    return Fitted(tokenizer, columns, size / max(sum(rows.points for rows in blocks), 1))
+
+
+def _some(
+    unit: Unit, recipe: Recipe, buffers: BufferPool, series: int, points: int
+) -> list[SeriesBatch]:
+    """The first series of a unit: at most so many, and none after as many points; how its rows come
+    in batches does not matter.
+    """
+    for sort in (False, True):
+        found: list[SeriesBatch] = []
+        left = series, points
+        try:
+            for _, batch in batches_of(unit, recipe, buffers, sort):
+                before = np.cumsum(batch.lengths) - batch.lengths
+                some = batch[: min(left[0], int(np.searchsorted(before, left[1])))]
+                left = left[0] - len(some), left[1] - some.n_points
+                if len(some):
+                    found.append(SeriesBatch.concatenate([some]))  # not a view of all of it
+                if min(left) <= 0:
+                    break
+            return found
+        except MixedIds:
+            continue
+    raise InputError("the ids of the rows do not lie within what the footers say; write the files "
+                     "again")  # fmt: skip
+
+
+# Data -> a store: what is finished is kept, what is missing is made, the manifest comes last.
 
 Progress = Callable[[str, int, int], None]
 _LAYOUT = 2  # of what this version makes of the same data and options
@@ -45,7 +490,7 @@ class Built:
     manifest: Manifest
     made: int = 0  # shards
     kept: int = 0  # shards that were there already
-    scattered: bool = False
+    shuffled: bool = False
     left_out: int = 0  # series without a label, among the shards that were made
     unobserved: dict[str, int] = field(default_factory=dict)  # series by channel, likewise
     seconds: dict[str, float] = field(default_factory=dict)  # of all workers, by stage
@@ -146,7 +591,7 @@ class _Run:
             fitted = fit_recipe(range_units(ordered, 1), self.recipe, config)
             units = range_units(ordered, self._target(fitted))
         else:
-            pieces = self._scatter()
+            pieces = self._shuffle()
             places = [piece.place for piece in pieces]
             rows = np.sum([piece.rows for piece in pieces], axis=0).tolist()
             fitted = fit_recipe(bucket_units(places, rows, 1), self.recipe, config)
@@ -170,7 +615,7 @@ class _Run:
                 s.file for s in shards.values()
             }:
                 place.remove()  # of an earlier build
-        (self.store / SCATTERED).remove_directory()
+        (self.store / SHUFFLED).remove_directory()
         manifest = self._manifest(fitted, options, [shards[k] for k in sorted(shards)])
         manifest.write(self.store)
         channels = self.recipe.columns.channels
@@ -179,7 +624,7 @@ class _Run:
             manifest,
             made=len(made),
             kept=len(kept),
-            scattered=ordered is None,
+            shuffled=ordered is None,
             left_out=sum(m.left_out for m in made),
             unobserved={c: int(n) for c, n in zip(channels, never, strict=True) if n},
             seconds=self.seconds,
@@ -190,14 +635,14 @@ class _Run:
         each = sum(group.bytes for group in self.source.groups) / self.source.rows
         return max(1, int(min(self.sizes.rows / each, self.sizes.shard / fitted.bytes_per_point)))
 
-    def _scatter(self) -> list[Piece]:
+    def _shuffle(self) -> list[Piece]:
         groups = self.source.groups
         size = sum(group.bytes for group in groups)
         self._check_room(size)
         n_buckets = min(max(1, -(-size // self.sizes.bucket)), MOST_BUCKETS)
-        directory = self.store / SCATTERED
+        directory = self.store / SHUFFLED
         directory.make_directory()
-        work = ScatterWork(
+        work = ShuffleWork(
             directory, self.key, self.recipe.columns.needed, self.recipe.schema, n_buckets
         )
         target = max(1, int(self.sizes.piece / (size / self.source.rows)))
@@ -213,7 +658,7 @@ class _Run:
             if (piece := finished_piece(work.place(unit.number), self.key, unit.number)) is not None
         }
         left = [unit for unit in units if unit.number not in kept]
-        made: list[Piece] = self._run("scatter", left, work, self.source.rows)
+        made: list[Piece] = self._run("shuffle", left, work, self.source.rows)
         whole = kept | {unit.number: piece for unit, piece in zip(left, made, strict=True)}
         return [whole[unit.number] for unit in units]
 
@@ -284,4 +729,4 @@ def _origin(source: Source, columns: TableColumns) -> np.datetime64 | None:
     """The date that times count from: the earliest among the first rows of the first file."""
     tables = read_groups(source.groups[:1], (columns.series_id, columns.time), pa.schema(
         [source.schema.field(name) for name in (columns.series_id, columns.time)]))  # fmt: skip
-    return stamps(next(tables), columns.time)[1]
+    return column_times(next(tables), columns.time)[1]

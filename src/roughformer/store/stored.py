@@ -1,28 +1,139 @@
 """Series of a store, read when they are asked for: data larger than memory to train on."""
 
 import hashlib
+import multiprocessing
 import os
+import threading
+from collections import OrderedDict
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from roughformer.errors import InputError
 from roughformer.series import SeriesBatch
-from roughformer.store.manifest import Manifest
-from roughformer.store.places import Place
-from roughformer.store.shards import Rows, Tokens
-from roughformer.store.shelf import MIXED, Shelf
+from roughformer.store.shards import DAMAGE, Manifest, Rows, Tokens, open_shard, read_rows
+from roughformer.store.storage import Place, retrying
+from roughformer.store.workers import begin_worker
 from roughformer.tokens import Tokenizer
 
-__all__ = ["StoredSeries"]
+MIXED = 16  # row groups that series are taken from by turns
+_HELD = 2 * MIXED + 2  # in memory: those in use, and those that are read ahead
+Index = npt.NDArray[np.int64]
+
+
+class RowGroupCache:
+    """Row group g has the series ``starts[g]:starts[g + 1]``; ``where[g]`` are its shard and its
+    number there.
+    """
+
+    def __init__(self, place: Place, manifest: Manifest) -> None:
+        """Reads the ends of all shards, not their numbers."""
+        self.place, self.manifest = place, manifest
+        where, counts = [], []
+        for shard, info in enumerate(manifest.shards):
+            footer = self._with_file(shard, lambda file: file.metadata)
+            rows = [footer.row_group(k).num_rows for k in range(footer.num_row_groups)]
+            if sum(rows) != info.series:
+                raise InputError(
+                    f"{place / info.file} has {sum(rows):,} series, the manifest of the "
+                    f"store says {info.series:,}; make the store again"
+                )
+            where += [(shard, number) for number in range(len(rows))]
+            counts += rows
+        self.where: Index = np.array(where, dtype=np.int64).reshape(-1, 2)
+        self.starts: Index = np.cumsum([0, *counts], dtype=np.int64)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._held: OrderedDict[tuple[int, bool], Rows] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __getstate__(self) -> tuple[Any, ...]:
+        """Another process reads for itself."""
+        return self.place, self.manifest, self.where, self.starts
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        """Nothing is held yet."""
+        self.place, self.manifest, self.where, self.starts = state
+        self._begin()
+
+    def __len__(self) -> int:
+        """Series of the store."""
+        return int(self.starts[-1])
+
+    def group_of(self, series: Index) -> Index:
+        """The row group that each of the series is in."""
+        return np.searchsorted(self.starts, series, side="right") - 1
+
+    def held(self, groups: list[int], *, tokens: bool) -> dict[int, Rows]:
+        """Those of some row groups that are in memory."""
+        with self._lock:
+            return {g: self._held[g, tokens] for g in groups if (g, tokens) in self._held}
+
+    def forget(self, group: int, *, tokens: bool) -> None:
+        """Nobody will ask for it soon."""
+        with self._lock:
+            self._held.pop((group, tokens), None)
+
+    def rows(self, group: int, *, tokens: bool, keep: bool = True) -> Rows:
+        """A row group: its tokens, or its series. ``keep``: in memory, for the next call."""
+        with self._lock:
+            if (group, tokens) in self._held:
+                self._held.move_to_end((group, tokens))
+                return self._held[group, tokens]
+        shard, number = (int(k) for k in self.where[group])
+        found: Rows = self._with_file(
+            shard,
+            lambda file: read_rows(file, self.manifest, [number], series=not tokens, tokens=tokens),
+        )
+        with self._lock:
+            if keep:
+                self._held[group, tokens] = found
+            while len(self._held) > _HELD:
+                self._held.popitem(last=False)
+        return found
+
+    def labels(self) -> npt.NDArray[Any] | None:
+        """``(B,)`` of all series, in memory; None if there are none."""
+        if not self.manifest.labelled:
+            return None
+        parts = [
+            self._with_file(shard, lambda file: file.read(["label"]).column(0))
+            for shard in range(len(self.manifest.shards))
+        ]
+        found = pa.chunked_array([chunk for part in parts for chunk in part.chunks])
+        if pa.types.is_string(found.type) or pa.types.is_large_string(found.type):
+            return np.array(found.to_pylist(), dtype=str)
+        return np.asarray(found.to_numpy())
+
+    def _with_file(self, shard: int, use: Any) -> Any:
+        place = self.place / self.manifest.shards[shard].file
+
+        def call() -> Any:
+            with place.open() as stream, open_shard(stream) as file:
+                return use(file)
+
+        try:
+            return retrying(call, place)
+        except DAMAGE as error:
+            if isinstance(error, PermissionError | InputError):
+                raise
+            raise InputError(
+                f"{place} is missing or damaged ({str(error).partition(chr(10))[0]}); run the "
+                "command that made the store again with --verify: shards that are whole are kept"
+            ) from None
+
+
+# Series of a store, read when they are asked for: data larger than memory to train on.
 
 _SAMPLED_POINTS, _PLACES = 1_000_000, 32
 Array = npt.NDArray[Any]
-Index = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -41,8 +152,8 @@ class _Wanted:
     series of each row group may ever be asked for.
     """
 
-    def __init__(self, shelf: Shelf, series: Index, counts: Index) -> None:
-        self.shelf, self.counts = shelf, counts
+    def __init__(self, cache: RowGroupCache, series: Index, counts: Index) -> None:
+        self.cache, self.counts = cache, counts
         order = np.argsort(series, kind="stable")
         self.sorted = series[order]
         self.back = np.empty(len(series), dtype=np.int64)
@@ -54,16 +165,16 @@ class _Wanted:
 
         One that is wanted as a whole is not kept in memory: only of others will more be wanted.
         """
-        present, first = np.unique(self.shelf.group_of(self.sorted), return_index=True)
+        present, first = np.unique(self.cache.group_of(self.sorted), return_index=True)
         ends = [*first, len(self.sorted)][1:]
         # What is in memory stays there until its turn comes, whatever is read before.
-        held = self.shelf.held(present.tolist(), tokens=tokens)
+        held = self.cache.held(present.tolist(), tokens=tokens)
         for group, start, end in zip(present.tolist(), first, ends, strict=True):
-            at = self.sorted[start:end] - self.shelf.starts[group]
+            at = self.sorted[start:end] - self.cache.starts[group]
             keep = bool(end - start < self.counts[group])
-            rows = held.pop(group, None) or self.shelf.rows(group, tokens=tokens, keep=keep)
+            rows = held.pop(group, None) or self.cache.rows(group, tokens=tokens, keep=keep)
             if not keep:
-                self.shelf.forget(group, tokens=tokens)
+                self.cache.forget(group, tokens=tokens)
             yield rows, at
 
 
@@ -73,7 +184,7 @@ class StoredSeries:
     asked for is read.
     """
 
-    shelf: Shelf
+    cache: RowGroupCache
     which: Index
     labels: Array | None = None
 
@@ -81,8 +192,8 @@ class StoredSeries:
     def open(cls, place: str | os.PathLike[str] | Place) -> "StoredSeries":
         """All series of the store at a path or URI."""
         where = Place.of(place)
-        shelf = Shelf(where, Manifest.read(where))
-        return cls(shelf, np.arange(len(shelf)), shelf.labels())
+        cache = RowGroupCache(where, Manifest.read(where))
+        return cls(cache, np.arange(len(cache)), cache.labels())
 
     def __len__(self) -> int:
         """B."""
@@ -91,7 +202,7 @@ class StoredSeries:
     @property
     def manifest(self) -> Manifest:
         """What the store holds."""
-        return self.shelf.manifest
+        return self.cache.manifest
 
     @property
     def channels(self) -> tuple[str, ...]:
@@ -127,12 +238,12 @@ class StoredSeries:
     @cached_property
     def _counts(self) -> Index:
         """``(G,)``: how many of the series are in each row group of the store."""
-        return np.bincount(self.shelf.group_of(self.which), minlength=len(self.shelf.where))
+        return np.bincount(self.cache.group_of(self.which), minlength=len(self.cache.where))
 
     def part(self, which: Any) -> "StoredSeries":
         """Some of the series, by their numbers here; nothing is read."""
         labels = None if self.labels is None else self.labels[which]
-        return StoredSeries(self.shelf, self.which[which], labels)
+        return StoredSeries(self.cache, self.which[which], labels)
 
     def sample(self, n: int) -> "StoredSeries":
         """At most ``n`` of the series and about a million points, from places spread evenly over
@@ -156,7 +267,7 @@ class StoredSeries:
         by turns, one a batch. So neighbours in a batch are of the same row groups, and a process
         with the same part of all batches reads that part of the row groups.
         """
-        present, code = np.unique(self.shelf.group_of(self.which), return_inverse=True)
+        present, code = np.unique(self.cache.group_of(self.which), return_inverse=True)
         line = np.lexsort((rng.random(len(self)), rng.permutation(len(present))[code]))
         batch, place = np.divmod(np.arange(len(self)), size)
         sizes = np.minimum(len(self) - batch * size, size)
@@ -171,10 +282,10 @@ class StoredSeries:
         """Series by number, slice, list, array or mask, read into memory."""
         if not self.holds_series:
             raise InputError(
-                f"the store {self.shelf.place} holds tokens only; to have the series too, make it "
+                f"the store {self.cache.place} holds tokens only; to have the series too, make it "
                 "with roughformer features --series"
             )
-        wanted = _Wanted(self.shelf, np.atleast_1d(self.which[which]), self._counts)
+        wanted = _Wanted(self.cache, np.atleast_1d(self.which[which]), self._counts)
         parts = [
             rows.series[at] for rows, at in wanted.rows(tokens=False) if rows.series is not None
         ]
@@ -189,8 +300,8 @@ class StoredSeries:
         """
         tokenizer = self.tokenizer
         if tokenizer is None:
-            raise InputError(f"the store {self.shelf.place} holds no tokens")
-        wanted = _Wanted(self.shelf, np.atleast_1d(self.which[which]), self._counts)
+            raise InputError(f"the store {self.cache.place} holds no tokens")
+        wanted = _Wanted(self.cache, np.atleast_1d(self.which[which]), self._counts)
         # Only what is wanted of each row group stays in memory.
         found = [(_some(rows, at), np.arange(len(at))) for rows, at in wanted.rows(tokens=True)]
         inputs = _padded([(rows.tokens, at) for rows, at in found if rows.tokens is not None])
@@ -256,3 +367,48 @@ def _ranges(starts: Index, counts: Index) -> Index:
     """``starts[i], starts[i] + 1, ...``, ``counts[i]`` numbers for each i, one after the other."""
     skipped = np.cumsum(counts) - counts
     return np.asarray(np.arange(int(counts.sum())) + np.repeat(starts - skipped, counts))
+
+
+# Inputs of stored series, made in processes of their own; torch is loaded only if tokens need it.
+
+_own: dict[str, Any] = {}  # of such a process
+
+
+def encode_inputs(
+    stored: StoredSeries,
+    tokenizer: Tokenizer | None,
+    which: npt.NDArray[np.int64],
+    drop: float,
+    seed: int,
+    places: npt.NDArray[np.int64],
+) -> dict[str, Array]:
+    """Inputs of the series ``which (B,)``: the stored tokens without a tokenizer, else tokens made
+    anew of what is left when a share ``drop`` of the points goes, chosen by ``seed`` and the
+    numbers ``places (B,)``.
+    """
+    if tokenizer is None:
+        return stored.inputs(which)
+    return tokenizer.arrays(stored[which], drop=drop, seed=seed, series=places, threads=1)
+
+
+def encode_worker(stored: StoredSeries, tokenizer: Tokenizer | None) -> ProcessPoolExecutor:
+    """One process for ``encode_in_worker``. It is spawned: a fork would copy torch and its threads.
+
+    A pool of several would hand its work to any of them: each would read every row group.
+    """
+    return ProcessPoolExecutor(
+        1,
+        mp_context=multiprocessing.get_context("spawn"),
+        initializer=_begin_encoding,
+        initargs=(stored, tokenizer),
+    )
+
+
+def _begin_encoding(stored: StoredSeries, tokenizer: Tokenizer | None) -> None:
+    begin_worker()
+    _own.update(stored=stored, tokenizer=tokenizer)
+
+
+def encode_in_worker(*wish: Any) -> dict[str, Array]:
+    """``encode_inputs`` of the process's own store; ``wish``: its other arguments."""
+    return encode_inputs(_own["stored"], _own["tokenizer"], *wish)

@@ -1,9 +1,56 @@
-"""Training: the loop, its configuration, splits, augmentation, metrics and logs."""
+"""Training: the loop and its configuration, batches of inputs, splits, metrics, processes."""
 
-from roughformer.train.clock import processor_time
-from roughformer.train.config import TrainConfig
-from roughformer.train.data import TrainingData
-from roughformer.train.loop import train
-from roughformer.train.split import split_validation
+from roughformer.train.config import Augmentation, Callback, TrainConfig
+from roughformer.train.data import BatchSource, Inputs, TrainingData, join, source_of, tensors
+from roughformer.train.distributed import ProcessGroup, ProcessLost, current_process_group
+from roughformer.train.forecasting import (
+    Drawn,
+    ScaledSeries,
+    draw_forecasts,
+    draw_interpolations,
+    train_forecaster,
+)
+from roughformer.train.loop import check_device, processor_time, read_log, train
+from roughformer.train.metrics import (
+    CLASSIFICATION,
+    HIGHER_IS_BETTER,
+    REGRESSION,
+    better,
+    check_metric,
+    classification_scores,
+    regression_scores,
+)
+from roughformer.train.split import fold_validation, split_validation
 
-__all__ = ["TrainConfig", "TrainingData", "processor_time", "split_validation", "train"]
+__all__ = [
+    "CLASSIFICATION",
+    "HIGHER_IS_BETTER",
+    "REGRESSION",
+    "Augmentation",
+    "BatchSource",
+    "Callback",
+    "Drawn",
+    "Inputs",
+    "ProcessGroup",
+    "ProcessLost",
+    "ScaledSeries",
+    "TrainConfig",
+    "TrainingData",
+    "better",
+    "check_device",
+    "check_metric",
+    "classification_scores",
+    "current_process_group",
+    "draw_forecasts",
+    "draw_interpolations",
+    "fold_validation",
+    "join",
+    "processor_time",
+    "read_log",
+    "regression_scores",
+    "source_of",
+    "split_validation",
+    "tensors",
+    "train",
+    "train_forecaster",
+]

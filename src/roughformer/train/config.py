@@ -8,8 +8,6 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from roughformer.groups import Group
 
-__all__ = ["Augmentation", "Callback", "TrainConfig"]
-
 Callback = Callable[[dict[str, Any]], Any]
 
 

@@ -7,16 +7,6 @@ import numpy.typing as npt
 
 from roughformer.errors import InputError
 
-__all__ = [
-    "CLASSIFICATION",
-    "HIGHER_IS_BETTER",
-    "REGRESSION",
-    "better",
-    "check_metric",
-    "classification_scores",
-    "regression_scores",
-]
-
 Array = npt.NDArray[Any]
 CLASSIFICATION = ("accuracy", "balanced_accuracy", "log_loss", "auroc", "auprc")
 REGRESSION = ("rmse", "mae", "r2")

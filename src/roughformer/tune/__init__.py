@@ -1,23 +1,29 @@
 """Hyperparameter search: which settings of an estimator validate best, found by Optuna."""
 
-from roughformer.tune.defaults import default_space
-from roughformer.tune.jobs import Ended, Engine, Job, Problem, Reported
-from roughformer.tune.search import search
-from roughformer.tune.space import Choice, Range, Space, parse_space
-from roughformer.tune.study import Study, open_study
+from roughformer.tune.search import (
+    PRUNERS,
+    Problem,
+    Search,
+    as_csv,
+    begun_trials,
+    best_trial,
+    search_figures,
+    trial_row,
+)
+from roughformer.tune.space import Choice, Range, Space, default_space, parse_space
 
 __all__ = [
+    "PRUNERS",
     "Choice",
-    "Ended",
-    "Engine",
-    "Job",
     "Problem",
     "Range",
-    "Reported",
+    "Search",
     "Space",
-    "Study",
+    "as_csv",
+    "begun_trials",
+    "best_trial",
     "default_space",
-    "open_study",
     "parse_space",
-    "search",
+    "search_figures",
+    "trial_row",
 ]

@@ -1,19 +1,21 @@
-"""What is searched: for each parameter of an estimator some choices or a range.
+"""What is searched: choices and ranges of settings, by a TOML file or by the data.
 
-In a TOML file: ``d_model = [32, 64]`` are choices, ``dropout = { low = 0.0, high = 0.4 }`` a range
-(``log = true``: on a log scale; ``step = 0.1``: in steps; whole numbers stay whole), and
-``depth = 2`` is one value, which is not searched.
+``d_model = [32, 64]`` is a choice, ``dropout = { low = 0.0, high = 0.4 }`` a range (``log = true``:
+on a log scale; ``step = 0.1``: in steps; whole numbers stay whole), and ``depth = 2`` is one value,
+which is not searched.
 """
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from roughformer.errors import InputError
+import numpy as np
 
-__all__ = ["Choice", "Range", "Space", "parse_space"]
+from roughformer.errors import InputError
+from roughformer.series import SeriesBatch
+from roughformer.words import word_count
 
 Check = Callable[[str, Any], Any]  # (name, value) -> the value as the estimator takes it, or raises
 _WORDS = {"low", "high", "log", "step"}
@@ -63,6 +65,8 @@ class Space(dict[str, Choice | Range]):
         """Settings of an estimator from what a study has drawn."""
         found = {}
         for name, what in self.items():
+            if name not in drawn:  # the trial ended before
+                continue
             mark = drawn[name]
             if isinstance(what, Choice):
                 found[name] = what.values[what.labels.index(mark)]
@@ -84,20 +88,19 @@ class Space(dict[str, Choice | Range]):
                     found[name] = value
         return found
 
-    def distributions(self, optuna: Any) -> dict[str, Any]:
-        """As Optuna has it."""
-        kinds = optuna.distributions
-        found = {}
+    def suggest(self, trial: Any) -> dict[str, Any]:
+        """Settings of an estimator that an Optuna trial proposes."""
+        drawn = {}
         for name, what in self.items():
             if isinstance(what, Choice):
-                found[name] = kinds.CategoricalDistribution(what.labels)
+                drawn[name] = trial.suggest_categorical(name, what.labels)
             elif what.whole:
                 step = 1 if what.step is None else int(what.step)
-                found[name] = kinds.IntDistribution(what.low, what.high, log=what.log, step=step)
+                drawn[name] = trial.suggest_int(name, what.low, what.high, log=what.log, step=step)
             else:
                 low, high = float(what.low), float(what.high)
-                found[name] = kinds.FloatDistribution(low, high, log=what.log, step=what.step)
-        return found
+                drawn[name] = trial.suggest_float(name, low, high, log=what.log, step=what.step)
+        return self.values(drawn)
 
     def plain(self) -> dict[str, Any]:
         """As TOML and JSON have it."""
@@ -157,3 +160,78 @@ def _range(name: str, said: Mapping[str, Any], check: Check) -> Range:
 def _label(value: Any) -> Any:
     scalar = value is None or isinstance(value, bool | int | float | str)
     return value if scalar else json.dumps(value, default=str)
+
+
+# The space that is searched if no other is given: for two cores and data of some thousand series.
+
+_WINDOWS = (8, 16, 32, 64, 128)
+_MOST_WORDS = 600  # of one view; more are slow to learn from little data
+
+
+def default_space(
+    batch: SeriesBatch, start: Mapping[str, Any], fixed: Collection[str] = ()
+) -> Space:
+    """For these series. ``start``: settings of the first trial, which are made part of the space;
+    ``fixed``: parameters that are not searched.
+    """
+    causal = bool(start.get("causal"))  # a model of rates is never causal
+    rates = Space(
+        learning_rate=Range(3e-4, 1e-2, log=True),
+        training__weight_decay=Range(1e-4, 0.1, log=True),
+        model__dropout=Range(0.0, 0.4),
+        model__n_layers=Range(1, 3),
+    )
+    choices: dict[str, list[Any]] = {
+        "windows": _windows(batch, causal),
+        "depth": _depths(batch, start) if "depth" in start else [],
+        "views": [("global", "local"), ("local",), ("global",)],
+        "tokens__basepoint": [True, False],
+        "tokens__clock": ["auto", 0],
+        "tokens__spectrum": ["auto", None],
+        "model__d_model": [32, 64, 128],
+        "model__n_heads": [2, 4, 8],
+    }
+    if causal:  # its spectrum would see the future, so "auto" is none
+        del choices["tokens__spectrum"]
+    found = Space()
+    for name, values in choices.items():
+        if name not in start:  # the model has no such option
+            continue
+        own = start[name]
+        if own not in values:
+            values = [own, *values]
+            if all(isinstance(value, int) for value in values):
+                values = sorted(values)
+        if len(values) > 1:
+            found[name] = Choice(tuple(values))
+    for name, span in rates.items():
+        assert isinstance(span, Range)
+        if name not in start:
+            continue
+        own = start[name]
+        if span.log and own <= 0:  # not on this scale
+            found[name] = span
+        else:
+            found[name] = Range(min(span.low, own), max(span.high, own), span.log)
+    return Space({name: what for name, what in found.items() if name not in fixed})
+
+
+def _windows(batch: SeriesBatch, causal: bool) -> list[Any]:
+    """Counts that leave a usual window two points; durations for causal models, whose windows must
+    not depend on where a series ends.
+    """
+    points = float(np.median(batch.lengths)) if len(batch) else 0.0
+    counts = [count for count in _WINDOWS if count <= points / 2]
+    if not causal:
+        return counts
+    start, end = batch.span
+    spans = (end - start)[end > start]
+    usual = float(np.median(spans)) if len(spans) else 1.0
+    return [{"duration": usual / count} for count in counts]
+
+
+def _depths(batch: SeriesBatch, start: Mapping[str, Any]) -> list[int]:
+    lags = start["tokens__lags"]
+    d = max(batch.n_channels, 1) * (1 + len(lags) + bool(start["tokens__counts"]))
+    d += start["tokens__time"] != "none"
+    return [depth for depth in (1, 2, 3, 4) if word_count(d, depth) <= _MOST_WORDS]

@@ -1,0 +1,434 @@
+"""Pictures of series, of their tokens, and of what drove a prediction."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from roughformer.errors import InputError
+from roughformer.plots.figure import (
+    BLUE,
+    GREY,
+    LIGHT,
+    ORANGE,
+    Path,
+    finish,
+    new_figure,
+    note,
+    shorten,
+    styled,
+    tidy,
+)
+from roughformer.series import SeriesBatch
+from roughformer.windows import Windows
+
+_MOST_CHANNELS = 12
+_MOST_MARKS = 300  # beyond, the marks of single points would run into one band
+_MOST_CUTS = 400
+
+Array = npt.NDArray[Any]
+
+
+def plot_series(
+    batch: SeriesBatch,
+    i: int = 0,
+    *,
+    windows: Windows | int | Sequence[float] | None = None,
+    keep: Any = None,
+    channels: Sequence[str] | None = None,
+    path: Path | None = None,
+) -> Any:
+    """Plot one series, with one axes for each channel.
+
+    Observations are points on a line; across values that are missing the line is thin and dashed.
+
+    Parameters
+    ----------
+    batch : SeriesBatch
+        The series.
+    i : int, default 0
+        Number of the series in the batch.
+    windows : Windows, int or sequence of float, optional
+        Draw the cut times.
+    keep : array-like of bool (L_i,), optional
+        Points where it is False count as dropped and are drawn as orange crosses off the line.
+    channels : sequence of str, optional
+        Names to draw, at most 12; by default the 12 with the most observations.
+    path : path, optional
+        Also save the figure there (PNG, SVG, PDF by its ending).
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+    """
+    one = one_series(batch, i)
+    times, values = one.series(0)
+    kept = _as_mask(keep, len(times))
+    names = choose_channels(one, channels, _MOST_CHANNELS)
+    cuts = None if windows is None else _cuts(batch, i, windows)
+    with styled() as matplotlib:
+        height = 1.0 + max(0.85 if len(names) > 6 else 1.35, 2.2 / max(len(names), 1)) * len(names)
+        figure = new_figure(matplotlib, 9, height)
+        rows = figure.subplots(max(len(names), 1), 1, sharex=True, squeeze=False)[:, 0]
+        for axes, name in zip(rows, names, strict=False):
+            column = values[:, one.channels.index(name)]
+            _draw_cuts(axes, cuts)
+            draw_channel(axes, times, np.where(kept, column, np.nan))
+            axes.plot(times[~kept], column[~kept], "x", color=ORANGE, ms=3.5, mew=0.9)
+            axes.set_ylabel(shorten(name, 18), rotation=0, ha="right", va="center")
+        if not names:
+            note(rows[0], "no channels")
+        rows[0].set_title(_headline(batch, i, len(times), kept, cuts))
+        label = time_label(batch)
+        if len(names) < one.n_channels:
+            label += f"      {len(names)} of {one.n_channels} channels shown; others: channels=[…]"
+        rows[-1].set_xlabel(label)
+        figure.align_ylabels(rows)
+        return finish(figure, path)
+
+
+def one_series(batch: SeriesBatch, i: int) -> SeriesBatch:
+    """Series i alone, or ``InputError``."""
+    if not isinstance(batch, SeriesBatch):
+        raise InputError(
+            f"a picture is drawn of a SeriesBatch, got {type(batch).__name__}; make one with "
+            "rf.SeriesBatch.of(...)"
+        )
+    if not -len(batch) <= i < len(batch):
+        raise InputError(f"there is no series {i}: the batch has {len(batch)}")
+    return batch[int(i)]
+
+
+def choose_channels(one: SeriesBatch, wish: Sequence[str] | None, most: int) -> list[str]:
+    """Names in the order of the batch; without a wish those that are observed most."""
+    if wish is None:
+        seen = np.isfinite(one.values).sum(axis=0)
+        best = np.sort(np.argsort(-seen, kind="stable")[:most])
+        return [one.channels[c] for c in best]
+    names = [wish] if isinstance(wish, str) else list(wish)
+    unknown = [name for name in names if name not in one.channels]
+    if unknown:
+        raise InputError(
+            f"there is no channel {unknown[0]!r}; there are {', '.join(one.channels[:20])}"
+        )
+    if len(names) > most:
+        raise InputError(f"at most {most} channels fit in a picture, got {len(names)}; choose some")
+    return names
+
+
+def draw_channel(axes: Any, times: Array, column: Array) -> None:
+    """Observations ``column (L,)`` at ``times (L,)``; NaN breaks the line."""
+    tidy(axes, "y")
+    seen = np.isfinite(column)
+    if not seen.any():
+        note(axes, "never observed")
+        axes.set_yticks([])
+        axes.set_xlim(*_limits(times))
+        return
+    broken = not seen.all()
+    if broken:
+        axes.plot(times[seen], column[seen], "--", color=LIGHT, lw=0.9, zorder=1.5)
+    axes.plot(times, column, color=BLUE, lw=1.0 if len(times) < 2000 else 0.6)
+    # A point between two gaps has no line: mark it, however many points there are.
+    beside = np.concatenate([[False], seen, [False]])
+    alone = seen & ~beside[:-2] & ~beside[2:]
+    marked = seen if seen.sum() <= _MOST_MARKS else alone
+    axes.plot(times[marked], column[marked], "o", color=BLUE, ms=2.6, mew=0)
+    axes.locator_params(axis="y", nbins=4)
+    axes.set_xlim(*_limits(times))
+
+
+def time_label(batch: SeriesBatch) -> str:
+    """Label of the time axis."""
+    if batch.time_origin is None:
+        return "time"
+    return f"seconds since {np.datetime_as_string(batch.time_origin, 's').replace('T', ' ')}"
+
+
+def title_of(batch: SeriesBatch, i: int) -> str:
+    """Number or id of a series, and its label if that is one thing."""
+    name = f"series {i}" if batch.ids is None else f"series {shorten(batch.ids[i], 40)}"
+    if batch.labels is not None and batch.labels.ndim == 1:
+        label = batch.labels[i]
+        text = f"{label:.4g}" if isinstance(label, float | np.floating) else shorten(label, 40)
+        name += f", label {text}"
+    return name
+
+
+def _headline(batch: SeriesBatch, i: int, length: int, kept: Array, cuts: Array | None) -> str:
+    parts = [title_of(batch, i), _count(length, "point")]
+    if not kept.all():
+        parts.append(f"{int((~kept).sum())} dropped")
+    if cuts is not None:
+        parts.append(_count(len(cuts) - 1, "window"))
+    return " · ".join(parts)
+
+
+def _count(n: int, what: str) -> str:
+    return f"{n:,} {what}" + ("" if n == 1 else "s")
+
+
+def _limits(times: Array) -> tuple[float, float]:
+    first, last = float(times[0]), float(times[-1])
+    margin = 0.01 * (last - first) or 0.5
+    return first - margin, last + margin
+
+
+def _as_mask(keep: Any, length: int) -> Array:
+    if keep is None:
+        return np.ones(length, dtype=bool)
+    mask = np.asarray(keep)
+    if mask.shape != (length,) or mask.dtype != bool:
+        raise InputError(
+            f"keep must be {length} booleans, one for each point of the series, got "
+            f"{mask.dtype} of shape {mask.shape}"
+        )
+    return mask
+
+
+def _cuts(batch: SeriesBatch, i: int, windows: Any) -> Array:
+    return Windows.of(windows).place(batch).of(i % len(batch))
+
+
+def _draw_cuts(axes: Any, cuts: Array | None) -> None:
+    # Hundreds of lines would be a grey wall that hides the series.
+    if cuts is not None and len(cuts) <= _MOST_CUTS:
+        strength = 1.0 if len(cuts) < 40 else 0.7
+        for cut in cuts:
+            axes.axvline(cut, color=GREY, lw=0.8 * strength, alpha=0.6 * strength, zorder=1)
+
+
+# The tokens of one series as a heat map.
+
+_MOST_NAMES = 40
+
+
+def plot_tokens(
+    features: Any,
+    times: Any,
+    names: Sequence[str],
+    *,
+    per_feature: bool = False,
+    title: str = "tokens",
+    path: Path | None = None,
+) -> Any:
+    """Plot the tokens of one series as a heat map, a row for each feature.
+
+    The colours reach from -s to s, where s is the 98th percentile of the absolute values, so that
+    one outlier does not wash out the rest.
+
+    Parameters
+    ----------
+    features : array-like (L, F)
+        Tokens of L windows.
+    times : array-like (L,) or (L + 1,)
+        Ends of the windows, or the cut times.
+    names : sequence of str
+        Names of the features, shown if there are at most 40.
+    per_feature : bool, default False
+        First divide each row by its own s, for features of different sizes, such as the levels of a
+        signature.
+    title : str, default "tokens"
+        Title of the figure.
+    path : path, optional
+        Also save the figure there (PNG, SVG, PDF by its ending).
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+    """
+    x = np.asarray(features, dtype=np.float64)
+    if x.ndim != 2 or len(names) != x.shape[1]:
+        raise InputError(
+            f"features must be (L, F) with a name for each of the F features, got shape {x.shape} "
+            f"and {len(names)} names"
+        )
+    edges = _edges(np.asarray(times, dtype=np.float64), len(x))
+    if per_feature and x.size:
+        size = np.array([_robust(column) for column in x.T])
+        x = x / size
+    n = x.shape[1]
+    with styled() as matplotlib:
+        row = 0.19 if n <= _MOST_NAMES else 6 / n
+        figure = new_figure(matplotlib, 9, min(1.5 + max(row * n, 1.0), 9.5))
+        axes = figure.subplots()
+        axes.set_title(f"{shorten(title, 80)}: {len(x)} × {n}")
+        axes.set_xlabel("time")
+        if x.size == 0:
+            note(axes, "no tokens")
+            axes.set_xticks([])
+            axes.set_yticks([])
+            return finish(figure, path)
+        # Light grey for NaN, which the white middle of the colours must not stand for.
+        colours = matplotlib.colormaps["RdBu_r"].with_extremes(bad="#b9bcc2")
+        limit = _robust(x)
+        mesh = axes.pcolormesh(
+            edges,
+            np.arange(n + 1),
+            np.where(np.isfinite(x), x, np.nan).T,
+            cmap=colours,
+            vmin=-limit,
+            vmax=limit,
+            rasterized=True,
+        )
+        axes.set_ylim(n, 0)
+        axes.tick_params(length=0)
+        if n <= _MOST_NAMES:
+            axes.set_yticks(np.arange(n) + 0.5, [shorten(name, 32) for name in names], fontsize=8)
+        else:
+            axes.set_ylabel("feature number")
+        bar = figure.colorbar(mesh, ax=axes, pad=0.01, extend="both", aspect=30)
+        bar.outline.set_visible(False)
+        bar.set_label("value / own 98th percentile" if per_feature else "value")
+        return finish(figure, path)
+
+
+def _robust(x: npt.NDArray[np.float64]) -> float:
+    """The 98th percentile of |x| over what is finite; 1 if that is nothing."""
+    size = np.abs(x[np.isfinite(x)])
+    if len(size) == 0 or size.max() == 0:
+        return 1.0
+    return float(np.percentile(size, 98)) or float(size.max())
+
+
+def _edges(times: npt.NDArray[np.float64], n_windows: int) -> npt.NDArray[np.float64]:
+    if times.shape == (n_windows,) and n_windows:
+        first = times[0] - (times[1] - times[0] if n_windows > 1 else 1.0)
+        times = np.concatenate([[first], times])
+    elif times.shape not in ((n_windows,), (n_windows + 1,)):
+        raise InputError(
+            f"times must be the {n_windows} ends of the windows or their {n_windows + 1} cut "
+            f"times, got shape {times.shape}"
+        )
+    if not (np.isfinite(times).all() and (np.diff(times) > 0).all()):
+        raise InputError("times must be finite and strictly increasing")
+    return times
+
+
+# What drove a prediction: windows, channels, words.
+
+_MOST_EXPLAINED = 4
+_MOST_BARS = 12
+
+
+def plot_explanation(
+    explanation: Any, batch: SeriesBatch, i: int = 0, *, path: Path | None = None
+) -> Any:
+    """Plot a series shaded by the importance of its windows, over bars for channels and words.
+
+    The channels drawn are the (at most 4) most important ones, the bars the 12 largest by size.
+    Orange speaks for the prediction, blue (below zero) against it.
+
+    Parameters
+    ----------
+    explanation : Explanation
+        What drove the prediction.
+    batch : SeriesBatch
+        The series.
+    i : int, default 0
+        Number of the series in the batch.
+    path : path, optional
+        Also save the figure there (PNG, SVG, PDF by its ending).
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+    """
+    one = one_series(batch, i)
+    times, values = one.series(0)
+    importance = np.asarray(explanation.windows, dtype=np.float64)
+    edges = np.asarray(explanation.window_edges, dtype=np.float64)
+    if importance.ndim != 1 or edges.shape != (len(importance) + 1,):
+        raise InputError(
+            "an explanation needs windows (L,) and window_edges (L + 1,), got shapes "
+            f"{importance.shape} and {edges.shape}"
+        )
+    names = _most_important(one, explanation.channels)
+    groups = (("channels", explanation.channels), ("signature words", explanation.words))
+    n_bars = max(1, *(min(len(bars), _MOST_BARS) for _, bars in groups))
+    with styled() as matplotlib:
+        top, bottom = max(0.6 + 1.15 * len(names), 2.3), 0.8 + 0.24 * max(n_bars, 3)
+        figure = new_figure(matplotlib, 9, top + bottom + 0.4)
+        above, below = figure.subfigures(2, 1, height_ratios=(top, bottom))
+        rows = above.subplots(max(len(names), 1), 1, sharex=True, squeeze=False)[:, 0]
+        above.suptitle(
+            f"{title_of(batch, i)}  →  {shorten(explanation.prediction, 70)}",
+            x=0.01,
+            ha="left",
+            fontsize=11,
+            fontweight="bold",
+        )
+        shade = None
+        for axes, name in zip(rows, names, strict=False):
+            draw_channel(axes, times, values[:, one.channels.index(name)])
+            shade = _shade(matplotlib, axes, edges, importance)
+            axes.set_ylabel(shorten(name, 18), rotation=0, ha="right", va="center")
+        if not names:
+            note(rows[0], "no channels")
+        rows[-1].set_xlabel(time_label(batch))
+        if shade is not None:
+            bar = above.colorbar(shade, ax=list(rows), pad=0.01, aspect=15 * len(rows) ** 0.5)
+            bar.set_label("window importance")
+            bar.outline.set_visible(False)
+            bar.locator = matplotlib.ticker.MaxNLocator(4)
+            bar.update_ticks()
+        for axes, (title, bars) in zip(below.subplots(1, 2), groups, strict=True):
+            _draw_bars(axes, title, bars, n_bars)
+        return finish(figure, path)
+
+
+def _most_important(one: SeriesBatch, channels: Mapping[str, float]) -> list[str]:
+    known = [name for name in channels if name in one.channels]
+    if not known:
+        return choose_channels(one, None, _MOST_EXPLAINED)
+    first = sorted(known, key=lambda name: -abs(channels[name]))[:_MOST_EXPLAINED]
+    return [name for name in one.channels if name in first]
+
+
+def _shade(matplotlib: Any, axes: Any, edges: Any, importance: Any) -> Any:
+    """Colour the windows behind the line; below zero means "spoke against the prediction"."""
+    if len(importance) == 0:
+        return None
+    finite = np.where(np.isfinite(importance), importance, 0.0)
+    signed = bool((finite < 0).any())
+    largest = float(np.abs(finite).max()) or 1.0
+    # Pale ends: the line in front must stay readable on the darkest shade.
+    stops = ["#ffffff", "#fdd9a8", "#f0a24a"]
+    if signed:
+        stops = ["#8fb7dd", "#d6e6f5", *stops]
+    colours = matplotlib.colors.LinearSegmentedColormap.from_list("shade", stops)
+    low, high = axes.get_ylim()
+    mesh = axes.pcolormesh(
+        edges,
+        (low, high),
+        finite[None, :],
+        cmap=colours,
+        vmin=-largest if signed else 0.0,
+        vmax=largest,
+        zorder=0.5,
+        rasterized=True,
+    )
+    axes.set_ylim(low, high)
+    axes.grid(visible=False)
+    return mesh
+
+
+def _draw_bars(axes: Any, title: str, bars: Mapping[str, float], most: int) -> None:
+    tidy(axes, "x")
+    first = sorted(bars, key=lambda name: (-abs(bars[name]), name))[:_MOST_BARS]
+    more = len(bars) - len(first)
+    axes.set_title(title + (f" (first {len(first)} of {len(bars)})" if more else ""))
+    if not first:
+        note(axes, "none")
+        axes.set(xticks=[], yticks=[])
+        return
+    sizes = [float(bars[name]) for name in first]
+    axes.barh(
+        range(len(first)), sizes, height=0.68, color=[BLUE if v < 0 else ORANGE for v in sizes]
+    )
+    axes.axvline(0, color=GREY, lw=0.8)
+    axes.set_yticks(range(len(first)), [shorten(name, 30) for name in first])
+    # Few bars stay bars: they do not grow into blocks.
+    axes.set_ylim(max(len(first), 3, 0.6 * most) - 0.4, -0.6)
+    axes.set_xlabel("importance")

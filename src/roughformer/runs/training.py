@@ -1,0 +1,354 @@
+"""A whole training run: read, fit, score, draw, report."""
+
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from roughformer.atomic import write_file
+from roughformer.errors import InputError
+from roughformer.estimators import estimator_class
+from roughformer.estimators.summary import Scores, known_scores, verdict
+from roughformer.predictor import Predictor
+from roughformer.report import write_report
+from roughformer.runs.data import Columns, SeriesData, read_data, say
+from roughformer.runs.directory import is_restart, started_run, write_json
+from roughformer.runs.scores import figures_of, predictions, scores_of
+from roughformer.runs.settings import choose_task, read_config, settings_of, to_toml
+from roughformer.store import StoredSeries
+from roughformer.train import better, current_process_group
+
+_OF_RUN = ("target", "group", "task", "preset", "model")  # keys of [data] that are no columns
+
+
+@dataclass(frozen=True)
+class TrainingRequest:
+    """What the user asked for; None: not said."""
+
+    data: Path
+    out: Path
+    columns: Columns = field(default_factory=Columns)
+    target: str | None = None
+    task: str | None = None
+    preset: str | None = None
+    model: str | None = None
+    group: str | None = None
+    labels: Path | None = None
+    valid: Path | None = None
+    test: Path | None = None
+    config: Path | None = None
+    flags: dict[str, Any] = field(default_factory=dict)
+    resume: bool = False
+    force: bool = False
+    quiet: bool = False
+    plots: bool = True
+    command: str = ""
+
+
+@dataclass(frozen=True)
+class LoadedRequest:
+    """A request whose data are read. ``given``: settings of its configuration file; ``held`` and
+    ``test``: the series to validate and to score on, if it names files of them; ``about``: the
+    table [data] of a configuration that asks for the same.
+    """
+
+    data: SeriesData
+    target: npt.NDArray[Any]
+    task: str
+    model: str
+    preset: str
+    given: dict[str, Any]
+    held: SeriesData | None
+    test: SeriesData | None
+    about: dict[str, Any]
+
+
+def read_request(request: TrainingRequest) -> LoadedRequest:
+    """Read the configuration and the data."""
+    given = {} if request.config is None else read_config(request.config)
+    chosen = _with_config(request, given.pop("data", {}))
+    static = request.flags.get("static", given.get("static", ()))
+    if not isinstance(static, str | list | tuple):
+        raise InputError(f"static must be names of covariates, got {static!r}")
+    static = _words(static) if isinstance(static, str) else tuple(static)
+    name = chosen.target or "label"
+    if set(static) & set(_words(name)):
+        raise InputError(f"{name!r} is the target: it cannot be a static covariate as well")
+    columns = replace(chosen.columns, static=static)
+    data = _read_noted(chosen, chosen.data, columns, name, group=chosen.group)
+    assert data.target is not None
+    task = choose_task(data.target, chosen.task or "auto")
+    known = replace(data.columns, static=())
+    others = replace(known, static=static) if static else known
+
+    def part(path: Path | None) -> SeriesData | None:
+        return None if path is None else _read_noted(chosen, path, others, name)
+
+    about = known.plain() | {"target": name, "task": task}
+    about |= {} if chosen.group is None else {"group": chosen.group}
+    about |= {} if chosen.model is None else {"model": chosen.model}
+    return LoadedRequest(
+        data, data.target, task, chosen.model or "rformer", chosen.preset or "default", given,
+        part(chosen.valid), part(chosen.test), about,
+    )  # fmt: skip
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+def named_weights(weights: dict[Any, float], target: npt.NDArray[Any]) -> dict[Any, float]:
+    """TOML has texts as keys; classes may be numbers."""
+    by_text = {str(label): label for label in np.unique(target).tolist()}
+    return {by_text.get(str(key), key): weight for key, weight in weights.items()}
+
+
+def _with_config(request: TrainingRequest, said: Any) -> TrainingRequest:
+    """What the table ``[data]`` of the configuration says, where no option does."""
+    if not isinstance(said, dict):
+        raise InputError("data must be a table in the configuration: [data]")
+    wrong = [k for k in _OF_RUN if k in said and not isinstance(said[k], str)]
+    if wrong:
+        raise InputError(f"[data] {wrong[0]} must be a text, got {said[wrong[0]]!r}")
+    columns = Columns.of({k: v for k, v in said.items() if k not in _OF_RUN})
+    found: dict[str, Any] = {k: getattr(request, k) or said.get(k) for k in _OF_RUN}
+    return replace(request, columns=request.columns.over(columns), **found)
+
+
+def _read_noted(
+    request: TrainingRequest, path: Path, columns: Columns, target: str, group: str | None = None
+) -> SeriesData:
+    data = read_data(path, columns, target=target, group=group, labels=request.labels, lazily=True)
+    for note in data.notes if current_process_group().first else ():
+        say(f"note: {note}")
+    if len(data.batch) == 0:
+        raise InputError(f"{path} holds no series")
+    return data
+
+
+# A whole training run: read, fit, score, draw, report.
+
+Array = npt.NDArray[Any]
+Table = tuple[str, list[str], list[list[Any]], str]
+Shown = tuple[str, dict[str, Array], Array]  # title, predictions, targets
+
+
+def run_training(request: TrainingRequest) -> dict[str, Any]:
+    """Train as asked and return what ``metrics.json`` holds.
+
+    Of several processes that a launcher started, the first one writes and prints; the others
+    return nothing.
+    """
+    started = time.perf_counter()
+    processes = current_process_group()
+    resume = processes.once(lambda: request.resume or is_restart(request.out))
+    request = replace(request, resume=resume, quiet=request.quiet or not processes.first)
+    asked = read_request(request)
+    data, held = asked.data, asked.held
+    settings = settings_of(asked.task, asked.preset, asked.given, request.flags, model=asked.model)
+    if not request.quiet:
+        what = f"{asked.task} of {asked.about['target']!r}"
+        say(f"{len(data.batch)} series, {data.batch.n_points:,} points, "
+            f"{_count(data.batch.channels)}; {what}")  # fmt: skip
+
+    text = to_toml(settings, {"data": asked.about})
+    weights = settings.get("class_weight")
+    if isinstance(weights, dict):
+        settings = settings | {"class_weight": named_weights(weights, asked.target)}
+    running = {
+        "run_dir": request.out,
+        "resume": request.resume,
+        "verbose": 0 if request.quiet else 1,
+    }
+    estimator: Any = estimator_class(asked.task, asked.model).from_settings(settings | running)
+    with ExitStack() as whole:
+        with ExitStack() as stack:
+            processes.once(lambda: _begin(request, text, stack, whole))
+            estimator.fit(
+                data.batch,
+                asked.target,
+                groups=data.groups,
+                validation_data=None if held is None else (held.batch, held.target),
+            )
+        if not processes.first:
+            return {}
+        estimator.predictor_.facts["data"] = asked.about
+        estimator.save(request.out / "model")
+        index = estimator.validation_index_
+        # Of several members each has its own validation part, and the others were trained on it.
+        readable = not isinstance(data.batch, StoredSeries) or data.batch.holds_series
+        if held is None and readable and len(index) and len(estimator.member_histories_) == 1:
+            held = replace(data, batch=data.batch[index], target=asked.target[index])
+        scored = (("validation", held), ("test", asked.test))
+        parts = {name: part for name, part in scored if part and _some_known(part.target)}
+        return _close(request, estimator, settings, parts, data, time.perf_counter() - started)
+
+
+def _begin(request: TrainingRequest, text: str, until: ExitStack, whole: ExitStack) -> None:
+    """Make the directory of the run, or say why it must not be written. It is this run's alone for
+    the ``whole`` of it; what is left of one that fails ``until`` it is trained is removed.
+    """
+    resume, force = request.resume, request.force
+    until.enter_context(started_run(request.out, resume=resume, force=force, held=whole))
+    _keep_config(request, text)
+
+
+def _some_known(target: Array | None) -> bool:
+    """Whether there is anything to score: a regression may lack some targets."""
+    return target is not None and not (target.dtype.kind == "f" and np.isnan(target).all())
+
+
+def _count(channels: tuple[str, ...]) -> str:
+    """Named, because a column of a wide table that is no channel would be seen here."""
+    shown = ", ".join(channels[:8]) + (", ..." if len(channels) > 8 else "")
+    return f"{len(channels)} channel{'s' if len(channels) != 1 else ''} ({shown})"
+
+
+def _keep_config(request: TrainingRequest, text: str) -> None:
+    """Write config.toml; a run that goes on must have the one that it was started with."""
+    path = request.out / "config.toml"
+    if request.resume and path.exists():
+        # Who reads a store changes nothing in the run.
+        old, new = (
+            [line for line in one.splitlines() if not line.startswith("readers = ")]
+            for one in (path.read_text(), text)
+        )
+        changed = [line for line in new if line not in old] or [
+            line for line in old if line not in new
+        ]
+        if changed:
+            raise InputError(
+                f"the run in {request.out} was started with other settings ({changed[0]}); resume "
+                "it with the same ones, or start another run with --out"
+            )
+        return
+    write_file(path, text.encode())
+
+
+def _close(
+    request: TrainingRequest,
+    estimator: Any,
+    settings: dict[str, Any],
+    parts: dict[str, SeriesData],
+    data: SeriesData,
+    seconds: float,
+) -> dict[str, Any]:
+    """Scores, pictures, the report, and at the very end ``metrics.json``."""
+    predictor, history = estimator.predictor_, estimator.history_
+    scores: dict[str, dict[str, float]] = {}
+    figures: list[tuple[str, str, Any]] = []
+    notes: list[str] = []
+    pictured = "test" if "test" in parts else "validation"
+    shown: list[Shown] = []
+    for name, part in parts.items():
+        assert part.target is not None
+        found = predictions(predictor, part.batch, threads=settings["n_jobs"])
+        scores[name] = scores_of(predictor, found, part.target)
+        if name == pictured:
+            shown.append((f"{name} part", found, part.target))
+    if request.plots:
+        figures, notes = _figures(predictor, history, shown)
+    yardsticks = predictor.facts.get("out_of_fold", {})
+    if yardsticks:
+        scores = {"validation": known_scores(yardsticks["model"])} | scores
+    for name, _, figure in figures:
+        (request.out / "plots").mkdir(exist_ok=True)
+        figure.savefig(request.out / "plots" / f"{name}.png", dpi=130)
+    members = estimator.member_histories_
+    if len(members) > 1:
+        scores = {"validation": _members_score(members)} | scores
+        notes.append(
+            f"{len(members)} models answer as one. Validation is the mean of what each reached on "
+            "the part it was not trained on; the history is that of the first."
+        )
+    elif "validation" not in scores and history and "valid_scores" in _best(history):
+        # A store of tokens has no series to draw and predict again.
+        scores = {"validation": _best(history)["valid_scores"]} | scores
+    facts = {
+        "task": predictor.facts["task"],
+        "series": len(data.batch),
+        "points": data.batch.n_points,
+        "channels": data.batch.n_channels,
+        "weights": sum(p.numel() for p in predictor.model.parameters()),
+        "seconds": seconds,
+    }
+    epochs: dict[str, Any] = {"epochs": len(history)}
+    if history:
+        epochs["best_epoch"] = _best(history)["epoch"]
+        facts["epochs"], facts["best epoch"] = len(history), epochs["best_epoch"]
+        facts["series per second"] = history[-1]["samples_per_second"]
+    if hasattr(predictor.encoder, "n_features"):  # spectra of a model of rates are no tokens
+        facts["features of a token"] = predictor.encoder.n_features
+    summary = {
+        "task": predictor.facts["task"],
+        **scores,
+        **({"yardsticks": yardsticks} if yardsticks else {}),
+        **epochs,
+        "seconds": seconds,
+        "roughformer": predictor.facts["roughformer"],
+    }
+    write_report(
+        request.out / "report.html",
+        title=f"roughformer: {request.out.name}",
+        facts=facts,
+        metrics=scores,
+        figures=[(caption, figure) for _, caption, figure in figures],
+        config=settings,
+        notes=notes,
+        command=request.command or None,
+        tables=_yardstick_table(yardsticks),
+    )
+    write_json(request.out / "metrics.json", summary)
+    return summary
+
+
+def _yardstick_table(scores: Scores) -> list[Table]:
+    """The model beside its parts and the majority class or mean, for the report."""
+    if not scores:
+        return []
+    metrics = list(scores["model"])
+    rows = [
+        [name, *("–" if row[m] is None else f"{row[m]:.4g}" for m in metrics)]
+        for name, row in scores.items()
+    ]
+    note = "On series that were left out when they were predicted. " + verdict(scores)
+    return [("Beside yardsticks", ["", *metrics], rows, note)]
+
+
+def _figures(
+    predictor: Predictor, history: list[dict[str, Any]], shown: list[Shown]
+) -> tuple[list[tuple[str, str, Any]], list[str]]:
+    """Pictures of the training and of the predictions, or a note why there are none."""
+    try:
+        from roughformer import plots
+
+        figures = []
+        if history:
+            figures.append(("history", "Training, epoch by epoch", plots.plot_history(history)))
+        for title, found, truth in shown:
+            figures += figures_of(predictor, found, truth, title)
+    except InputError as error:  # matplotlib is an extra
+        return [], [f"No pictures: {error}"]
+    return figures, []
+
+
+def _best(history: list[dict[str, Any]]) -> dict[str, Any]:
+    """The epoch whose weights were kept: the best on validation, else the last."""
+    best = history[0]
+    for record in history[1:]:
+        value = record["valid_metric"]
+        if value is None or better(record["metric"], value, best["valid_metric"]):
+            best = record
+    return best
+
+
+def _members_score(members: list[list[dict[str, Any]]]) -> dict[str, float]:
+    """The mean of the members' best validation scores, of those that had something to validate."""
+    best = [record for record in map(_best, members) if record["valid_metric"] is not None]
+    if not best:
+        return {}
+    return {best[0]["metric"]: float(np.mean([record["valid_metric"] for record in best]))}
