@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet -c constraints.txt
 NATIVE := $(wildcard src/roughformer/signatures/native/*.cpp src/roughformer/signatures/native/*.h) \
 	src/roughformer/signatures/native/build.py src/roughformer/signatures/native/codegen.py \
-	src/roughformer/words.py
+	src/roughformer/signatures/words.py
 
 .DEFAULT_GOAL := help
 .PHONY: help run test lint types contract unit slow lowest attack bench docs clean

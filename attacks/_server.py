@@ -67,7 +67,7 @@ def _serve() -> None:
     options = json.loads(sys.argv[2])
     if options.pop("clock", "") == "steps":
         _step_the_clock()
-    from roughformer.predictor import Predictor
+    from roughformer.inference.predictor import Predictor
     from roughformer.serve.limits import Limits
     from roughformer.serve.model import ServedModel
     from roughformer.serve.server import run

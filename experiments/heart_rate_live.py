@@ -19,7 +19,7 @@ from _results import ROOT, Results, show
 from heart_rate import TEMPO
 
 import roughformer as rf
-from roughformer.alarms import Alarm, AlarmState, time_to_detection
+from roughformer.inference.alarms import Alarm, AlarmState, time_to_detection
 from roughformer.io import heart_rate_split, load_heart_rate
 from roughformer.io.bidmc import heart_rate_recording, heart_rate_test_recordings
 from roughformer.io.pulse import pulse_signal

@@ -12,7 +12,7 @@ import numpy as np
 
 import roughformer as rf
 from roughformer import algebra
-from roughformer.words import bracket, lyndon_words, word_count, word_index
+from roughformer.signatures.words import bracket, lyndon_words, word_count, word_index
 
 TOLERANCE = {np.dtype(np.float64): 1e-12, np.dtype(np.float32): 1e-5}
 

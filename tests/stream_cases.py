@@ -6,8 +6,8 @@ import numpy as np
 import torch
 
 import roughformer as rf
+from roughformer.inference.targets import ClassTargets, NumberTargets
 from roughformer.model.committee import Committee
-from roughformer.targets import ClassTargets, NumberTargets
 
 CASES: dict[str, dict[str, Any]] = {
     "plain": {},

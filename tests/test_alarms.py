@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roughformer.alarms import (
+from roughformer.errors import InputError
+from roughformer.inference.alarms import (
     Alarm,
     AlarmState,
     _raised,
     alarm_with_guarantee,
     time_to_detection,
 )
-from roughformer.errors import InputError
 
 
 def run(alarm, values, times=None):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from reference import level_bounds, tensor_exponential, tensor_of_brackets, variation
 from roughformer import algebra
-from roughformer.words import all_words, shuffle, word_count, word_index
+from roughformer.signatures.words import all_words, shuffle, word_count, word_index
 
 sizes = st.tuples(st.integers(1, 3), st.integers(1, 5))
 seeds = st.integers(0, 2**32)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from roughformer.calibration import fit_deviation_factor, fit_temperature
 from roughformer.estimators import RFormerClassifier
+from roughformer.inference.calibration import fit_deviation_factor, fit_temperature
 from small import TINY, make, walks
 
 

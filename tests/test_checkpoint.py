@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 import torch
 
-from roughformer import checkpoint
-from roughformer.checkpoint import load_checkpoint, save_checkpoint
 from roughformer.errors import CheckpointError, InputError
+from roughformer.util import checkpoint
+from roughformer.util.checkpoint import load_checkpoint, save_checkpoint
 
 X = torch.randn(4, 6, generator=torch.Generator().manual_seed(0))
 TENSORS = {
@@ -149,7 +149,7 @@ def test_parents_are_made_and_links_followed(tmp_path):
 
 
 def test_importing_it_does_not_load_torch():
-    code = "import sys, roughformer.checkpoint; print('torch' in sys.modules)"
+    code = "import sys, roughformer.util.checkpoint; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 

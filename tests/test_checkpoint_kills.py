@@ -19,8 +19,8 @@ import traceback
 import pytest
 import torch
 
-from roughformer import atomic
-from roughformer.checkpoint import load_checkpoint, save_checkpoint
+from roughformer.util import atomic
+from roughformer.util.checkpoint import load_checkpoint, save_checkpoint
 
 WAYS = ("exchange", "two renames")
 CALLS = ("open", "mkdir", "rename", "replace", "fsync", "unlink", "rmdir", "close")

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import roughformer as rf
-from roughformer.conformal import conformal_bound
 from roughformer.errors import InputError
+from roughformer.inference.conformal import conformal_bound
 from small import make
 
 TINY = {"windows": 2, "depth": 1, "d_model": 8, "n_heads": 2, "epochs": 2, "random_state": 0,

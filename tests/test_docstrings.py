@@ -8,8 +8,8 @@ import pytest
 
 import roughformer as rf
 from roughformer import io, plots
-from roughformer.alarms import Alarm, AlarmState, Detection, time_to_detection
 from roughformer.export import Exported, export_model, export_step
+from roughformer.inference.alarms import Alarm, AlarmState, Detection, time_to_detection
 from roughformer.model.rformer import Step
 from roughformer.stream import Answers, Events, StreamEvent
 

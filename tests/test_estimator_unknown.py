@@ -8,7 +8,7 @@ import roughformer as rf
 from roughformer.errors import InputError
 from roughformer.estimators import RFormerClassifier, RFormerRegressor
 from roughformer.estimators.aims import class_counts
-from roughformer.targets import ClassTargets, check_numbers, known_labels
+from roughformer.inference.targets import ClassTargets, check_numbers, known_labels
 from small import TINY, make, walks
 
 pd = pytest.importorskip("pandas")

@@ -9,8 +9,8 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import roughformer as rf
-from roughformer.conformal import LevelCalibration, level_of, value_at
 from roughformer.errors import CheckpointError, InputError
+from roughformer.inference.conformal import LevelCalibration, level_of, value_at
 from roughformer.model.forecaster import QUANTILES
 from roughformer.tokens.memory import feature_count, remember
 

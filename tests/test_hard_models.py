@@ -12,11 +12,11 @@ from safetensors.torch import load_file, save_file
 
 import roughformer as rf
 from command import SMALL, fails, succeeds
-from roughformer import checkpoint
-from roughformer.atomic import holding
 from roughformer.errors import CheckpointError
+from roughformer.inference.predictor import Predictor
 from roughformer.io import make_sine
-from roughformer.predictor import Predictor
+from roughformer.util import checkpoint
+from roughformer.util.atomic import holding
 from small import make
 
 

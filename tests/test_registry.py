@@ -9,9 +9,9 @@ import pytest
 from torch import nn
 
 import roughformer as rf
-from roughformer import registry
 from roughformer.errors import InputError
 from roughformer.estimators import estimator_class
+from roughformer.inference import registry
 
 
 def plugin(tmp_path, text):

@@ -11,7 +11,7 @@ import pytest
 
 from roughformer.errors import InputError
 from roughformer.plots import plot_history
-from roughformer.report import write_report
+from roughformer.plots.report import write_report
 
 VOID = {"meta", "img", "br", "hr", "link", "input"}
 HOSTILE = "\"'><script>alert(1)</script><img src=x onerror=alert(2)>&amp; \x00 \ud800 {title}"

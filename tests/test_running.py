@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import roughformer as rf
 from reference import assert_tokens_close, level_bounds, variation
 from roughformer import algebra
-from roughformer.words import word_count
+from roughformer.signatures.words import word_count
 
 seeds = st.integers(0, 2**32)
 dtypes = st.sampled_from([np.float32, np.float64])

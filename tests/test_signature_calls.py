@@ -11,7 +11,7 @@ import roughformer as rf
 from reference import (
     make_batch,
 )
-from roughformer.words import word_count
+from roughformer.signatures.words import word_count
 
 
 @pytest.mark.parametrize("lifts", [[], ["time", "counts", rf.Lag(0.3), "basepoint", "clock"]])

@@ -18,7 +18,7 @@ from reference import (
     window_paths,
 )
 from roughformer import algebra
-from roughformer.words import lyndon_count, lyndon_words, word_count
+from roughformer.signatures.words import lyndon_count, lyndon_words, word_count
 
 seeds = st.integers(0, 2**32)
 dtypes = st.sampled_from([np.float32, np.float64])

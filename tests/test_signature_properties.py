@@ -16,7 +16,7 @@ from reference import (
     variations,
 )
 from roughformer import algebra
-from roughformer.words import all_words, lyndon_words, shuffle, word_count, word_index
+from roughformer.signatures.words import all_words, lyndon_words, shuffle, word_count, word_index
 from signature_cases import cases, rebuilt, span_variations
 
 

@@ -10,7 +10,7 @@ import torch
 import roughformer as rf
 from reference import assert_tokens_close, expected_tokens, make_batch, variations
 from roughformer import algebra
-from roughformer.words import lyndon_count, word_count
+from roughformer.signatures.words import lyndon_count, word_count
 
 VIEWS = ("global", "local")
 

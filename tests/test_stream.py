@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import roughformer as rf
+from roughformer.inference.targets import ClassTargets
 from roughformer.stream.answers import Answers, answers_of
 from roughformer.stream.causal import CausalStreams
 from roughformer.stream.snapshot import read_snapshot, write_snapshot
-from roughformer.targets import ClassTargets
 from small import make
 from stream_cases import CASES, predictor, series
 

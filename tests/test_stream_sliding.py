@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import roughformer as rf
+from roughformer.inference.targets import ClassTargets
 from roughformer.stream.snapshot import read_snapshot, write_snapshot
-from roughformer.targets import ClassTargets
 
 
 def whole_model() -> rf.Predictor:

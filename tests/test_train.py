@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 import torch
 
-from roughformer.checkpoint import load_checkpoint
 from roughformer.errors import CheckpointError, InputError
 from roughformer.estimators import RFormerClassifier, RFormerRegressor
 from roughformer.io import make_sine
@@ -20,6 +19,7 @@ from roughformer.train.data import join
 from roughformer.train.loop import rate_factor, read_log
 from roughformer.train.metrics import better, classification_scores, regression_scores
 from roughformer.train.split import fold_validation, split_validation
+from roughformer.util.checkpoint import load_checkpoint
 from small import make
 
 TINY = {

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roughformer.words import (
+from roughformer.signatures.words import (
     all_words,
     bracket,
     lyndon_count,

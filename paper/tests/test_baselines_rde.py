@@ -8,7 +8,7 @@ from torch import nn
 import controlled_cases
 import roughformer as rf
 from roughformer.errors import InputError
-from roughformer.words import bracket, lyndon_count, lyndon_words
+from roughformer.signatures.words import bracket, lyndon_count, lyndon_words
 from roughformer_paper import baselines
 from roughformer_paper.baselines.cde_solver import solve
 from roughformer_paper.baselines.neural_cde import NeuralCDE, NeuralCDEConfig, PathEncoder

@@ -11,7 +11,7 @@ from sklearn.preprocessing import StandardScaler
 
 import roughformer as rf
 from roughformer.errors import InputError
-from roughformer.path import values_at
+from roughformer.signatures.path import values_at
 from roughformer_paper.baselines.rocket import RocketClassifier, RocketRegressor, _transform
 
 pytest.importorskip("aeon")

@@ -45,9 +45,9 @@ def test_only_public_names_of_the_library_are_used(path):
 
 def test_the_check_knows_private_from_public():
     assert is_public("roughformer", "SeriesBatch")
-    assert is_public("roughformer.words", "word_count")
+    assert is_public("roughformer.signatures.words", "word_count")
     assert is_public("roughformer.plots", "BLUE")
     assert not is_public("roughformer.plots._figure", "BLUE")
-    assert not is_public("roughformer.checks", "whole_number")
+    assert not is_public("roughformer.util.checks", "whole_number")
     assert not is_public("roughformer.tokens", "no_such_name")
-    assert not is_public("roughformer.path", "values_at")
+    assert not is_public("roughformer.signatures.path", "values_at")

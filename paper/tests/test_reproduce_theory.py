@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from roughformer.algebra import path_signature
+from roughformer.signatures.algebra import path_signature
 from roughformer_paper.reproduce import Wishes, experiment_of, key_of, theory_chen, theory_decay
 from roughformer_paper.reproduce.theory_aliasing import folded
 from roughformer_paper.reproduce.theory_common import deviation, random_paths, ridge, verdict

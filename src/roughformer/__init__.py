@@ -7,9 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from roughformer import algebra as algebra
     from roughformer import nn as nn
-    from roughformer import words as words
     from roughformer.errors import CapacityError as CapacityError
     from roughformer.errors import CheckpointError as CheckpointError
     from roughformer.errors import EngineWarning as EngineWarning
@@ -22,16 +20,17 @@ if TYPE_CHECKING:
     from roughformer.estimators import RFormerForecaster as RFormerForecaster
     from roughformer.estimators import RFormerRegressor as RFormerRegressor
     from roughformer.estimators import SignatureTransformer as SignatureTransformer
-    from roughformer.explain import Explanation as Explanation
-    from roughformer.lifts import Basepoint as Basepoint
-    from roughformer.lifts import Clock as Clock
-    from roughformer.lifts import Counts as Counts
-    from roughformer.lifts import Lag as Lag
-    from roughformer.lifts import Lift as Lift
-    from roughformer.lifts import Time as Time
+    from roughformer.inference.alarms import Alarm as Alarm
+    from roughformer.inference.alarms import AlarmState as AlarmState
+    from roughformer.inference.alarms import alarm_with_guarantee as alarm_with_guarantee
+    from roughformer.inference.alarms import time_to_detection as time_to_detection
+    from roughformer.inference.explain import Explanation as Explanation
+    from roughformer.inference.predictor import Predictor as Predictor
+    from roughformer.inference.registry import ModelSpec as ModelSpec
+    from roughformer.inference.registry import get_model as get_model
+    from roughformer.inference.registry import register_model as register_model
     from roughformer.model import RFormer as RFormer
     from roughformer.model import RFormerConfig as RFormerConfig
-    from roughformer.path import values_at as values_at
     from roughformer.plots import plot_calibration as plot_calibration
     from roughformer.plots import plot_confusion as plot_confusion
     from roughformer.plots import plot_explanation as plot_explanation
@@ -41,15 +40,13 @@ if TYPE_CHECKING:
     from roughformer.plots import plot_regression as plot_regression
     from roughformer.plots import plot_series as plot_series
     from roughformer.plots import plot_tokens as plot_tokens
-    from roughformer.predictor import Predictor as Predictor
-    from roughformer.registry import ModelSpec as ModelSpec
-    from roughformer.registry import get_model as get_model
-    from roughformer.registry import register_model as register_model
-    from roughformer.report import write_report as write_report
+    from roughformer.plots.report import write_report as write_report
     from roughformer.runs import SeriesData as SeriesData
     from roughformer.runs import read as read
     from roughformer.series import SeriesBatch as SeriesBatch
     from roughformer.series import UnobservedWarning as UnobservedWarning
+    from roughformer.signatures import algebra as algebra
+    from roughformer.signatures import words as words
     from roughformer.signatures.api import logsignature as logsignature
     from roughformer.signatures.api import multiview_signature as multiview_signature
     from roughformer.signatures.api import signature as signature
@@ -57,8 +54,16 @@ if TYPE_CHECKING:
     from roughformer.signatures.features import feature_names as feature_names
     from roughformer.signatures.features import memory_estimate as memory_estimate
     from roughformer.signatures.library import engine_info as engine_info
+    from roughformer.signatures.lifts import Basepoint as Basepoint
+    from roughformer.signatures.lifts import Clock as Clock
+    from roughformer.signatures.lifts import Counts as Counts
+    from roughformer.signatures.lifts import Lag as Lag
+    from roughformer.signatures.lifts import Lift as Lift
+    from roughformer.signatures.lifts import Time as Time
+    from roughformer.signatures.path import values_at as values_at
     from roughformer.signatures.running import RunningSignatures as RunningSignatures
     from roughformer.signatures.spectrum import spectrum_words as spectrum_words
+    from roughformer.signatures.windows import Windows as Windows
     from roughformer.stream import Forecast as Forecast
     from roughformer.stream import ForecastStream as ForecastStream
     from roughformer.stream import Stream as Stream
@@ -67,7 +72,6 @@ if TYPE_CHECKING:
     from roughformer.tokens import TokenConfig as TokenConfig
     from roughformer.tokens import Tokenizer as Tokenizer
     from roughformer.train import TrainConfig as TrainConfig
-    from roughformer.windows import Windows as Windows
 
 __version__ = "0.1.0"
 
@@ -77,32 +81,33 @@ _HOME = {
         "ModelConfig RFormerClassifier RFormerForecaster RFormerRegressor RateModelConfig "
         "RateRegressor SignatureTransformer"
     ),
-    "explain": "Explanation",
-    "lifts": "Basepoint Clock Counts Lag Lift Time",
+    "inference.alarms": "Alarm AlarmState alarm_with_guarantee time_to_detection",
+    "inference.explain": "Explanation",
+    "inference.predictor": "Predictor",
+    "inference.registry": "ModelSpec get_model register_model",
     "model": "RFormer RFormerConfig",
     "plots": (
         "plot_calibration plot_confusion plot_explanation plot_forecast plot_history plot_horizon "
         "plot_regression plot_series plot_tokens"
     ),
-    "path": "values_at",
-    "predictor": "Predictor",
-    "registry": "ModelSpec get_model register_model",
-    "report": "write_report",
+    "plots.report": "write_report",
     "runs": "SeriesData read",
     "series": "SeriesBatch UnobservedWarning",
     "signatures.api": "logsignature multiview_signature signature",
     "signatures.features": "feature_count feature_names memory_estimate",
     "signatures.library": "engine_info",
+    "signatures.lifts": "Basepoint Clock Counts Lag Lift Time",
+    "signatures.path": "values_at",
     "signatures.running": "RunningSignatures",
-    "stream": "Forecast ForecastStream Stream StreamBatch",
     "signatures.spectrum": "spectrum_words",
+    "signatures.windows": "Windows",
+    "stream": "Forecast ForecastStream Stream StreamBatch",
     "tokens": "SpectrumConfig TokenConfig Tokenizer",
     "train": "TrainConfig",
-    "windows": "Windows",
 }
 _MODULE_OF = {name: home for home, names in _HOME.items() for name in names.split()}
 
-_MODULES = ("algebra", "nn", "words")
+_MODULES = {"algebra": "signatures.algebra", "nn": "nn", "words": "signatures.words"}
 
 __all__ = [*sorted(_MODULE_OF), "__version__", *_MODULES]
 
@@ -110,7 +115,7 @@ __all__ = [*sorted(_MODULE_OF), "__version__", *_MODULES]
 def __getattr__(name: str) -> Any:
     """Load a public name from its module on first use."""
     if name in _MODULES:
-        return import_module(f"roughformer.{name}")
+        return import_module(f"roughformer.{_MODULES[name]}")
     home = _MODULE_OF.get(name)
     if home is None:
         raise AttributeError(f"module 'roughformer' has no attribute {name!r}")

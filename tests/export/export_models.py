@@ -6,11 +6,11 @@ import numpy as np
 import torch
 
 import roughformer as rf
+from roughformer.inference.predictor import Predictor
+from roughformer.inference.targets import ClassTargets, NumberTargets
 from roughformer.model import RFormer, RFormerConfig
 from roughformer.model.committee import Committee
 from roughformer.model.tempo import TempoConfig, TempoFormer
-from roughformer.predictor import Predictor
-from roughformer.targets import ClassTargets, NumberTargets
 from roughformer.tokens import TokenConfig, Tokenizer
 from roughformer.tokens.tempo import TempoEncoder
 

@@ -10,11 +10,11 @@ import pytest
 
 from command import succeeds
 from roughformer.errors import InputError
+from roughformer.signatures.windows import Windows
 from roughformer.store.build import build_store
 from roughformer.store.dataset import Sizes, TableColumns
 from roughformer.store.workers import run_units
 from roughformer.tokens import TokenConfig
-from roughformer.windows import Windows
 
 pytestmark = pytest.mark.slow
 COLUMNS = TableColumns("series_id", "time", ("x", "y"))

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from roughformer.errors import InputError
+from roughformer.inference.predictor import Predictor
 from roughformer.io import make_pulse
-from roughformer.predictor import Predictor
 from roughformer.serve import demo_model as demo
 
 

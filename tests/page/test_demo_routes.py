@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from pages import Served
 
-from roughformer.explain import explain
+from roughformer.inference.explain import explain
 from roughformer.io import make_pulse
 from roughformer.serve import recordings as kept
 from roughformer.serve.recordings import samples_of

@@ -10,7 +10,7 @@ from wards import CHANNELS, WELL, recording
 from websockets.exceptions import ConnectionClosed
 
 import roughformer as rf
-from roughformer.alarms import AlarmState
+from roughformer.inference.alarms import AlarmState
 from roughformer.serve.streams import StreamOptions
 
 

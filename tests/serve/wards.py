@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from roughformer.alarms import Alarm
+from roughformer.inference.alarms import Alarm
 
 CHANNELS = ("hr", "spo2")
 WELL = Alarm(0.45, 0.4, of="well")

@@ -95,7 +95,7 @@ def _write_report(
 ) -> None:
     """A page with forecasts of the last part of each series beside what came."""
     from roughformer.plots import plot_forecast, plot_horizon
-    from roughformer.report import write_report
+    from roughformer.plots.report import write_report
 
     found = forecaster.backtest(batch, coverage=coverage)
     metrics = {}

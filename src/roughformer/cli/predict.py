@@ -138,9 +138,9 @@ def explain(
 
     Above 0 spoke for the class (or raised the number), below 0 against it.
     """
-    from roughformer.explain import explain as explain_batch
+    from roughformer.inference.explain import explain as explain_batch
     from roughformer.runs import chosen_target, ids_of, load_model, read_for
-    from roughformer.threads import using_threads
+    from roughformer.util.threads import using_threads
 
     options.check_place(out, "--out")
     estimator = load_model(run, threads)

@@ -110,12 +110,12 @@ def serve(
     http://HOST:PORT/ is a monitor for browsers, /docs lists the operations. Stops on Ctrl-C or
     SIGTERM when all that was accepted is answered.
     """
-    from roughformer.checks import optional
+    from roughformer.util.checks import optional
 
     for package in ("fastapi", "uvicorn", "websockets", "orjson", "prometheus_client"):
         optional(package, "serve")
-    from roughformer.alarms import Alarm
-    from roughformer.predictor import Predictor
+    from roughformer.inference.alarms import Alarm
+    from roughformer.inference.predictor import Predictor
     from roughformer.runs import model_directory
     from roughformer.serve.limits import Limits
     from roughformer.serve.model import ServedModel

@@ -10,7 +10,7 @@ from roughformer.estimators.rates import RateRegressor
 from roughformer.estimators.regressor import TrainedRegressor
 from roughformer.estimators.rformer import RFormerClassifier, RFormerRegressor
 from roughformer.estimators.transformer import SignatureTransformer
-from roughformer.registry import get_model
+from roughformer.inference.registry import get_model
 
 __all__ = [
     "ModelConfig",

@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from roughformer.checks import whole_number
 from roughformer.errors import InputError
 from roughformer.series import SeriesBatch
+from roughformer.signatures.words import word_count
 from roughformer.tokens import SpectrumConfig, TokenConfig
-from roughformer.words import word_count
+from roughformer.util.checks import whole_number
 
 __all__ = ["token_config"]
 

@@ -23,12 +23,11 @@ from roughformer.estimators.key import training_key
 from roughformer.estimators.parts import Part, Series, held_series, parts_of
 from roughformer.estimators.plan import Plan, Requested, plan_of
 from roughformer.estimators.stored_plan import planned_on
-from roughformer.predictor import Predictor, committee_of
-from roughformer.registry import least_scale_of
+from roughformer.inference.predictor import Predictor, committee_of
+from roughformer.inference.registry import least_scale_of
+from roughformer.inference.targets import check_weights
 from roughformer.series import is_table
 from roughformer.store import StoredSeries
-from roughformer.targets import check_weights
-from roughformer.threads import using_threads
 from roughformer.tokens import TokenConfig, Tokenizer
 from roughformer.train import (
     Callback,
@@ -42,6 +41,7 @@ from roughformer.train import (
     tensors,
     train,
 )
+from roughformer.util.threads import using_threads
 
 __all__ = ["TrainedEstimator", "TrainingSet"]
 

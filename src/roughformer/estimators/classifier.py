@@ -11,14 +11,14 @@ from sklearn.utils.validation import column_or_1d
 from torch import Tensor
 from torch.nn import functional as F
 
-from roughformer.calibration import fit_temperature
-from roughformer.conformal import conformal_bound
 from roughformer.errors import InputError
 from roughformer.estimators.aims import class_counts
 from roughformer.estimators.base import TrainedEstimator
+from roughformer.inference.calibration import fit_temperature
+from roughformer.inference.conformal import conformal_bound
+from roughformer.inference.predictor import Predictor
+from roughformer.inference.targets import ClassTargets, check_all_known, known_labels, share_equal
 from roughformer.model.outputs import OutputConfig
-from roughformer.predictor import Predictor
-from roughformer.targets import ClassTargets, check_all_known, known_labels, share_equal
 from roughformer.train import Inputs, classification_scores
 
 __all__ = ["TrainedClassifier"]

@@ -14,11 +14,11 @@ from roughformer.estimators.parameters import GroupedParameters
 from roughformer.estimators.presets import preset
 from roughformer.estimators.stored import from_plain, to_plain
 from roughformer.estimators.summary import summary_of
-from roughformer.explain import Explanation, explain
-from roughformer.predictor import Predictor
-from roughformer.registry import model_name
+from roughformer.inference.explain import Explanation, explain
+from roughformer.inference.predictor import Predictor
+from roughformer.inference.registry import model_name
 from roughformer.series import SeriesBatch
-from roughformer.threads import using_threads
+from roughformer.util.threads import using_threads
 
 __all__ = ["FittedEstimator"]
 
@@ -28,7 +28,7 @@ _OF_THE_RUN = ("run_dir", "resume")
 class FittedEstimator(GroupedParameters):
     """An estimator around a ``predictor_``, which fitting or loading gives it."""
 
-    kind: ClassVar[str]  # of the model, as ``roughformer.registry`` names it
+    kind: ClassVar[str]  # of the model, as ``roughformer.inference.registry`` names it
     other_kinds: ClassVar[tuple[str, ...]] = ()  # that the estimator may choose instead
     task: Literal["classification", "regression"]
     predictor_: Predictor
@@ -241,7 +241,7 @@ class FittedEstimator(GroupedParameters):
         Returns
         -------
         list of Explanation
-            One for each series; see ``roughformer.explain``.
+            One for each series; see ``roughformer.inference.explain``.
         """
         batch = self._series(X, times, lengths, layout, columns)
         with using_threads(self.n_jobs):

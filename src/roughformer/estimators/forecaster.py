@@ -16,12 +16,12 @@ from sklearn.utils.validation import check_is_fitted
 from roughformer.errors import CheckpointError, InputError
 from roughformer.estimators.inputs import aligned, as_series, series_to_fit
 from roughformer.estimators.stored import from_plain, to_plain
-from roughformer.forecasts import Answers, Backtest, ForecastPredictor
+from roughformer.inference.forecasts import Answers, Backtest, ForecastPredictor
 from roughformer.model.forecaster import Forecaster, ForecasterConfig
 from roughformer.series import SeriesBatch, to_seconds
-from roughformer.threads import using_threads
 from roughformer.tokens.tokenizer import check_series
 from roughformer.train import ScaledSeries, check_device, train_forecaster
+from roughformer.util.threads import using_threads
 
 __all__ = ["RFormerForecaster"]
 

@@ -6,9 +6,9 @@ estimator decide is no option.
 
 from typing import ClassVar
 
-from roughformer.groups import Group
 from roughformer.model import RFormerConfig
 from roughformer.model.tempo import TempoConfig
+from roughformer.util.groups import Group
 
 __all__ = ["ModelConfig", "ModelGroup", "RateModelConfig"]
 

@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Self
 from sklearn.base import BaseEstimator
 
 from roughformer.errors import InputError
-from roughformer.groups import Group
 from roughformer.tokens import TokenConfig
+from roughformer.util.groups import Group
 
 __all__ = ["GroupedParameters"]
 

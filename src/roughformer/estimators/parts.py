@@ -7,12 +7,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from roughformer.checks import real_number, whole_number
 from roughformer.errors import InputError
 from roughformer.estimators.inputs import aligned, as_series
 from roughformer.series import SeriesBatch
 from roughformer.store import StoredSeries
 from roughformer.train import fold_validation, split_validation
+from roughformer.util.checks import real_number, whole_number
 
 __all__ = ["Part", "Series", "held_series", "parts_of"]
 

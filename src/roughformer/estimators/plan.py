@@ -8,11 +8,11 @@ from torch import Tensor
 
 from roughformer.errors import InputError
 from roughformer.estimators.automatic import token_config
-from roughformer.groups import Group, one_line
-from roughformer.registry import ModelSpec, get_model
+from roughformer.inference.registry import ModelSpec, get_model
 from roughformer.series import SeriesBatch
 from roughformer.tokens import TokenConfig, Tokenizer
 from roughformer.train import TrainConfig
+from roughformer.util.groups import Group, one_line
 
 __all__ = ["Plan", "Requested", "plan_of"]
 

@@ -4,14 +4,14 @@ from typing import Any, ClassVar, Literal
 
 from torch import Tensor
 
-from roughformer.checks import real_number
 from roughformer.estimators.documented import documented
 from roughformer.estimators.models import RateModelConfig
 from roughformer.estimators.regressor import TrainedRegressor
-from roughformer.groups import Group
+from roughformer.inference.targets import NumberTargets, check_rates
 from roughformer.model.outputs import OutputConfig
-from roughformer.targets import NumberTargets, check_rates
 from roughformer.train import TrainConfig
+from roughformer.util.checks import real_number
+from roughformer.util.groups import Group
 
 __all__ = ["RateRegressor"]
 

@@ -10,13 +10,13 @@ from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 from torch import Tensor
 
-from roughformer.calibration import fit_deviation_factor
-from roughformer.conformal import conformal_bound
 from roughformer.errors import InputError
 from roughformer.estimators.base import TrainedEstimator
+from roughformer.inference.calibration import fit_deviation_factor
+from roughformer.inference.conformal import conformal_bound
+from roughformer.inference.predictor import Predictor
+from roughformer.inference.targets import NumberTargets, check_numbers
 from roughformer.model.outputs import OutputConfig, deviation_of, point_of
-from roughformer.predictor import Predictor
-from roughformer.targets import NumberTargets, check_numbers
 from roughformer.train import Inputs, regression_scores
 
 __all__ = ["TrainedRegressor"]

@@ -13,13 +13,13 @@ from roughformer.estimators.models import ModelConfig
 from roughformer.estimators.parts import held_series
 from roughformer.estimators.regressor import TrainedRegressor
 from roughformer.estimators.summary import out_of_fold
-from roughformer.groups import Group
-from roughformer.lifts import View
-from roughformer.predictor import Predictor
+from roughformer.inference.predictor import Predictor
+from roughformer.signatures.lifts import View
 from roughformer.store import StoredSeries
 from roughformer.tokens import TokenConfig
 from roughformer.tokens.cells import CellEncoder
 from roughformer.train import TrainConfig, check_device, current_process_group
+from roughformer.util.groups import Group
 
 __all__ = ["RFormerClassifier", "RFormerRegressor"]
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from roughformer.groups import Group
-from roughformer.windows import Windows
+from roughformer.signatures.windows import Windows
+from roughformer.util.groups import Group
 
 __all__ = ["from_plain", "to_plain"]
 

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from roughformer.estimators.ensemble import FittedEnsemble
+from roughformer.inference.predictor import Predictor
+from roughformer.inference.targets import ClassTargets, NumberTargets
 from roughformer.model.ensemble import SignatureEnsemble
-from roughformer.predictor import Predictor
-from roughformer.targets import ClassTargets, NumberTargets
 from roughformer.train import (
     CLASSIFICATION,
     HIGHER_IS_BETTER,

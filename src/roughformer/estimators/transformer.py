@@ -10,12 +10,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from roughformer.errors import InputError
 from roughformer.estimators.inputs import as_series, series_to_fit
-from roughformer.lifts import Lifts, View
 from roughformer.series import SeriesBatch
 from roughformer.signatures.api import multiview_signature
 from roughformer.signatures.features import Layout, Transform, layout_of
+from roughformer.signatures.lifts import Lifts, View
+from roughformer.signatures.windows import Windows
 from roughformer.tokens.tokenizer import check_series
-from roughformer.windows import Windows
 
 __all__ = ["SignatureTransformer"]
 

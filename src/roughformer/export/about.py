@@ -4,8 +4,8 @@ from typing import Any
 
 from roughformer.export.formats import Arrays, Exportable
 from roughformer.export.graph import static_names
-from roughformer.predictor import Predictor
-from roughformer.targets import ClassTargets
+from roughformer.inference.predictor import Predictor
+from roughformer.inference.targets import ClassTargets
 
 __all__ = ["about_graph"]
 

@@ -10,9 +10,9 @@ import torch
 
 from roughformer.export.formats import Arrays
 from roughformer.export.graph import Graph
-from roughformer.predictor import Predictor
+from roughformer.inference.predictor import Predictor
+from roughformer.inference.targets import ClassTargets, NumberTargets
 from roughformer.series import SeriesBatch
-from roughformer.targets import ClassTargets, NumberTargets
 
 __all__ = [
     "TOLERANCE",

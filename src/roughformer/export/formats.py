@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from roughformer.checks import optional
+from roughformer.util.checks import optional
 
 __all__ = ["Arrays", "Exportable", "Format", "check_packages", "open_graph", "serialized"]
 

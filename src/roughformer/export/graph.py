@@ -6,14 +6,14 @@ import torch
 from torch import Tensor, nn
 
 from roughformer.errors import InputError
+from roughformer.inference.predictor import Predictor
+from roughformer.inference.targets import ClassTargets, NumberTargets
 from roughformer.model import RFormer
 from roughformer.model.committee import Committee
 from roughformer.model.ensemble import SignatureEnsemble
 from roughformer.model.outputs import deviation_of, point_of
 from roughformer.model.tempo import TempoFormer
-from roughformer.predictor import Predictor
 from roughformer.signatures.padded import observed
-from roughformer.targets import ClassTargets, NumberTargets
 
 __all__ = ["Graph", "frozen", "names_of", "said", "static_names"]
 

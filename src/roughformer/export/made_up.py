@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 from torch import nn
 
+from roughformer.inference.predictor import Predictor
 from roughformer.model.committee import Committee
-from roughformer.predictor import Predictor
 from roughformer.series import SeriesBatch
 from roughformer.tokens import Tokenizer
 from roughformer.tokens.cells import CellEncoder

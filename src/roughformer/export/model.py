@@ -10,8 +10,6 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from roughformer.atomic import write_file
-from roughformer.checks import whole_number
 from roughformer.errors import InputError
 from roughformer.export.about import about_graph
 from roughformer.export.checking import TOLERANCE, differences, inputs_of
@@ -27,8 +25,10 @@ from roughformer.export.graph import Graph
 from roughformer.export.made_up import made_up_series
 from roughformer.export.step import MAX_WINDOWS, StepGraph
 from roughformer.export.stepping import step_differences, step_inputs
-from roughformer.predictor import Predictor
+from roughformer.inference.predictor import Predictor
 from roughformer.series import SeriesBatch
+from roughformer.util.atomic import write_file
+from roughformer.util.checks import whole_number
 
 __all__ = ["Exported", "checked", "export_model", "export_step", "written"]
 

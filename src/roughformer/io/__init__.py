@@ -1,6 +1,5 @@
 """Files and data sets -> ``SeriesBatch``."""
 
-from roughformer.atomic import directory_lock, write_file
 from roughformer.io.bidmc import heart_rate_split, load_heart_rate
 from roughformer.io.edf import read_edf
 from roughformer.io.physionet2012 import load_physionet2012, physionet2012_subset
@@ -10,6 +9,7 @@ from roughformer.io.sine import make_sine
 from roughformer.io.tables import read_table, write_table
 from roughformer.io.ts import read_ts, write_ts
 from roughformer.io.wfdb import read_wfdb
+from roughformer.util.atomic import directory_lock, write_file
 
 __all__ = [
     "data_root",

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from roughformer.checks import optional
 from roughformer.errors import InputError
 from roughformer.io.roots import existing_file
 from roughformer.series import SeriesBatch
+from roughformer.util.checks import optional
 
 __all__ = ["read_edf"]
 

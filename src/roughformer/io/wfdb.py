@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from roughformer.checks import optional
 from roughformer.errors import InputError
 from roughformer.series import SeriesBatch
+from roughformer.util.checks import optional
 
 __all__ = ["channel_names", "read_record", "read_wfdb"]
 

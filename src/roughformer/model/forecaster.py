@@ -20,9 +20,9 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from roughformer.groups import Group
 from roughformer.model.blocks import Block
 from roughformer.tokens.memory import Memory, feature_count, remember
+from roughformer.util.groups import Group
 
 __all__ = ["QUANTILES", "Forecaster", "ForecasterConfig", "Moments", "Queries"]
 

@@ -14,11 +14,11 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from roughformer.atomic import holding, write_file
-from roughformer.checkpoint import load_checkpoint
 from roughformer.errors import CheckpointError, InputError
 from roughformer.estimators import estimator_class
 from roughformer.estimators.base import TrainedEstimator
+from roughformer.util.atomic import holding, write_file
+from roughformer.util.checkpoint import load_checkpoint
 
 _PARTS = (
     "metrics.json", "report.html", "model", "state", "log.jsonl", "log.tmp", "plots", "config.toml",

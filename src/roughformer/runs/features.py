@@ -16,9 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from roughformer.dropping import keep_mask
 from roughformer.errors import CapacityError, InputError
-from roughformer.lifts import Clock, Lag, Lift
 from roughformer.runs.data import (
     Columns,
     column_names,
@@ -29,8 +27,11 @@ from roughformer.runs.data import (
     values_by_series,
 )
 from roughformer.series import SeriesBatch, UnobservedWarning
+from roughformer.series.dropping import keep_mask
 from roughformer.signatures.api import multiview_signature
 from roughformer.signatures.features import layout_of, memory_estimate, over_limit, readable
+from roughformer.signatures.lifts import Clock, Lag, Lift
+from roughformer.signatures.windows import Cuts, Windows
 from roughformer.store import (
     TableColumns,
     entries_of,
@@ -39,7 +40,6 @@ from roughformer.store import (
     schema_of_file,
 )
 from roughformer.tokens import TokenConfig
-from roughformer.windows import Cuts, Windows
 
 _BYTES_AT_ONCE = 1 << 26  # of tokens in memory, and so of a row group
 _MOST_COLUMNS = 50_000  # a Parquet file with more is of no use

@@ -10,13 +10,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from roughformer.errors import InputError
-from roughformer.predictor import Predictor
+from roughformer.inference.predictor import Predictor
+from roughformer.inference.targets import ClassTargets, check_numbers
 from roughformer.runs.data import Columns, SeriesData, ids_of, read_data, stamps
 from roughformer.runs.directory import Estimator, load_model
 from roughformer.series import SeriesBatch
-from roughformer.targets import ClassTargets, check_numbers
-from roughformer.threads import using_threads
 from roughformer.train import classification_scores, regression_scores
+from roughformer.util.threads import using_threads
 
 Array = npt.NDArray[Any]
 _SPREAD = 1.96  # standard deviations of a 95 % interval
@@ -128,7 +128,7 @@ def target_of(estimator: Estimator) -> str:
 
 
 def chosen_target(estimator: Estimator, wish: str | None) -> Any:
-    """What ``--target`` names, as ``roughformer.explain`` takes it: a class, or the number of a
+    """What ``--target`` names, as ``inference.explain`` takes it: a class, or the number of a
     target, which may be told by its name in training; None: not said, and none of several.
     """
     targets = estimator.predictor_.targets

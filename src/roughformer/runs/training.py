@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from roughformer.atomic import write_file
 from roughformer.errors import InputError
 from roughformer.estimators import estimator_class
 from roughformer.estimators.summary import Scores, known_scores, verdict
-from roughformer.predictor import Predictor
-from roughformer.report import write_report
+from roughformer.inference.predictor import Predictor
+from roughformer.plots.report import write_report
 from roughformer.runs.data import Columns, SeriesData, read_data, say
 from roughformer.runs.directory import is_restart, started_run, write_json
 from roughformer.runs.scores import figures_of, predictions, scores_of
 from roughformer.runs.settings import choose_task, read_config, settings_of, to_toml
 from roughformer.store import StoredSeries
 from roughformer.train import better, current_process_group
+from roughformer.util.atomic import write_file
 
 _OF_RUN = ("target", "group", "task", "preset", "model")  # keys of [data] that are no columns
 

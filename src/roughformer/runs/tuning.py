@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from roughformer.atomic import directory_lock, write_file
 from roughformer.errors import InputError
 from roughformer.estimators import RFormerClassifier, estimator_class
-from roughformer.report import write_report
+from roughformer.plots.report import write_report
 from roughformer.runs.data import say
 from roughformer.runs.directory import write_json
 from roughformer.runs.settings import by_setting, read_config, settings_of, to_toml
@@ -32,6 +31,7 @@ from roughformer.tune import (
     search_figures,
     trial_row,
 )
+from roughformer.util.atomic import directory_lock, write_file
 
 _NOT_COMPARED = ("n_jobs", "device")  # where trials run, not what they are
 _SHOWN = 12  # trials in the report's table

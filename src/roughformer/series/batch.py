@@ -12,7 +12,6 @@ from typing import Any, Self, Unpack
 import numpy as np
 import numpy.typing as npt
 
-from roughformer.dropping import keep_mask
 from roughformer.errors import InputError
 from roughformer.series import _arrays, _combine, _fill, _parquet, _table
 from roughformer.series._arrays import (
@@ -30,6 +29,7 @@ from roughformer.series._arrays import (
     parts_of_block,
     to_seconds,
 )
+from roughformer.series.dropping import keep_mask
 
 
 class Storage:

@@ -6,7 +6,7 @@ import numpy as np
 import orjson
 from fastapi import APIRouter, Query, Request, Response
 
-from roughformer.predictor import Predictor
+from roughformer.inference.predictor import Predictor
 from roughformer.series import SeriesBatch
 from roughformer.serve.bodies import read_body
 from roughformer.serve.explaining import Explainer, check_size

@@ -4,11 +4,11 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from roughformer.checkpoint import load_checkpoint
 from roughformer.errors import CheckpointError, InputError
 from roughformer.estimators import RateRegressor
 from roughformer.io.pulse import make_pulse
 from roughformer.train import TrainConfig
+from roughformer.util.checkpoint import load_checkpoint
 
 __all__ = ["DEMO_ALARM", "DEMO_EVERY", "DEMO_SPAN", "demo_model", "train_demo_model"]
 

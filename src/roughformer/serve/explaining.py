@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from roughformer.explain import Explanation, explain
-from roughformer.predictor import Predictor
+from roughformer.inference.explain import Explanation, explain
+from roughformer.inference.predictor import Predictor
 from roughformer.series import SeriesBatch
 from roughformer.serve.refusal import Refusal
 

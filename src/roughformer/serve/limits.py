@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, fields
 
-from roughformer.checks import real_number, whole_number
+from roughformer.util.checks import real_number, whole_number
 
 __all__ = ["Limits"]
 

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 import roughformer
-from roughformer.predictor import Predictor
+from roughformer.inference.predictor import Predictor
+from roughformer.inference.targets import ClassTargets
 from roughformer.series import SeriesBatch, UnobservedWarning
 from roughformer.serve.limits import Limits
 from roughformer.serve.numbers import bad
 from roughformer.stream.answers import answers_of
 from roughformer.stream.sliding import static_names
-from roughformer.targets import ClassTargets
 from roughformer.tokens import Tokenizer
 
 __all__ = ["ServedModel"]

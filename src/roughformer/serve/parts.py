@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from roughformer.alarms import Alarm
+from roughformer.inference.alarms import Alarm
 
 __all__ = ["Entry", "Pushed", "StreamOptions"]
 

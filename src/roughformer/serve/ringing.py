@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from roughformer.alarms import Alarm, AlarmState
+from roughformer.inference.alarms import Alarm, AlarmState
 from roughformer.stream.answers import Events
 
 __all__ = ["Alarms"]

@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from roughformer.checks import real_number
 from roughformer.series import SeriesBatch
 from roughformer.serve.engine import Engine
 from roughformer.serve.hub import Hub
@@ -23,6 +22,7 @@ from roughformer.serve.series import Rows
 from roughformer.serve.snapshots import Directory
 from roughformer.serve.streams import Pushed, StreamOptions, Streams
 from roughformer.serve.worker import Job, Worker
+from roughformer.util.checks import real_number
 
 __all__ = ["Options", "Service"]
 

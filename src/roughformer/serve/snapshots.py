@@ -13,8 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from roughformer.atomic import write_file
 from roughformer.serve.refusal import Refusal
+from roughformer.util.atomic import write_file
 
 __all__ = ["Directory", "Snapshot", "pack", "unpack"]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from roughformer.serve.limits import Limits
 from roughformer.serve.refusal import Refusal
-from roughformer.threads import using_threads
+from roughformer.util.threads import using_threads
 
 __all__ = ["Job", "Worker", "client_of_task", "in_turn"]
 

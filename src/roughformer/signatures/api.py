@@ -5,9 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from roughformer.checks import whole_number
 from roughformer.errors import InputError
-from roughformer.lifts import Lifts, View
 from roughformer.series import SeriesBatch, check_mask, is_tensor
 from roughformer.signatures.engine import (
     Engine,
@@ -26,8 +24,10 @@ from roughformer.signatures.features import (
     in_double,
     layout_of,
 )
+from roughformer.signatures.lifts import Lifts, View
 from roughformer.signatures.thinning import Dropping, check_series
-from roughformer.windows import Windows
+from roughformer.signatures.windows import Windows
+from roughformer.util.checks import whole_number
 
 if TYPE_CHECKING:
     from torch import Tensor

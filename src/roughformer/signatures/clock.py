@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from roughformer.lifts import Clock
-from roughformer.path import Path
 from roughformer.signatures import library
 from roughformer.signatures.cutting import window_spans
-from roughformer.windows import Cuts
+from roughformer.signatures.lifts import Clock
+from roughformer.signatures.path import Path
+from roughformer.signatures.windows import Cuts
 
 __all__ = ["clock_words"]
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from roughformer.lifts import Clock
+from roughformer.signatures.lifts import Clock
 from roughformer.signatures.padded import Knots, Points, number, running_sums
 
 __all__ = ["clock_words_through", "path_clock_words", "sinc", "waves", "window_clock_words"]

@@ -5,9 +5,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from roughformer.path import Path, locate
 from roughformer.signatures import library
-from roughformer.windows import Cuts
+from roughformer.signatures.path import Path, locate
+from roughformer.signatures.windows import Cuts
 
 __all__ = ["Spans", "window_spans"]
 

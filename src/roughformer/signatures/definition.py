@@ -7,7 +7,6 @@ where gradients in the times or second derivatives are wanted, and in exported g
 import torch
 from torch import Tensor
 
-from roughformer.lifts import View
 from roughformer.signatures.clocks import window_clock_words
 from roughformer.signatures.features import Layout
 from roughformer.signatures.levels import (
@@ -19,6 +18,7 @@ from roughformer.signatures.levels import (
     sliding_products,
     window_levels,
 )
+from roughformer.signatures.lifts import View
 from roughformer.signatures.padded import (
     Knots,
     Observed,

@@ -8,16 +8,16 @@ import numpy as np
 import numpy.typing as npt
 
 from roughformer.errors import InputError
-from roughformer.lifts import View, ViewLifts, lift_path
-from roughformer.path import Path
 from roughformer.series import SeriesBatch, is_tensor
 from roughformer.signatures import library, native_call
 from roughformer.signatures.buffers import check_out, new_result
 from roughformer.signatures.clock import clock_words
 from roughformer.signatures.features import Layout, check_capacity, in_double
+from roughformer.signatures.lifts import View, ViewLifts, lift_path
 from roughformer.signatures.log_table import log_table
+from roughformer.signatures.path import Path
 from roughformer.signatures.thinning import Dropping
-from roughformer.windows import Cuts, Windows
+from roughformer.signatures.windows import Cuts, Windows
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from roughformer.checks import whole_number
 from roughformer.errors import CapacityError, InputError
-from roughformer.lifts import Lifts, View, ViewLifts, per_view
-from roughformer.words import all_words, lyndon_count, lyndon_words, word_count
+from roughformer.signatures.lifts import Lifts, View, ViewLifts, per_view
+from roughformer.signatures.words import all_words, lyndon_count, lyndon_words, word_count
+from roughformer.util.checks import whole_number
 
 __all__ = [
     "MAX_DEPTH",

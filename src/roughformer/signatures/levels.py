@@ -13,7 +13,7 @@ from torch import Tensor
 
 from roughformer.signatures.log_table import log_table
 from roughformer.signatures.padded import Knots, running_sum, running_sums
-from roughformer.words import lyndon_words, word_index
+from roughformer.signatures.words import lyndon_words, word_index
 
 __all__ = [
     "Levels",

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from roughformer.words import bracket, lyndon_words, word_index
+from roughformer.signatures.words import bracket, lyndon_words, word_index
 
 __all__ = ["LogTable", "log_table"]
 

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from roughformer.path import Path
 from roughformer.series import SeriesBatch
 from roughformer.signatures.library import Fill, Job, Log, Thin, default_threads, load
 from roughformer.signatures.log_table import LogTable
-from roughformer.windows import Cuts
+from roughformer.signatures.path import Path
+from roughformer.signatures.windows import Cuts
 
 __all__ = ["Request", "backward", "fill", "fill_backward", "fill_rows", "forward", "thin"]
 

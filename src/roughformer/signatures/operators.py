@@ -16,8 +16,6 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from roughformer.lifts import Basepoint, Clock, Lift, Time, View
-from roughformer.path import Path
 from roughformer.series import SeriesBatch, UnobservedWarning
 from roughformer.signatures import native_call
 from roughformer.signatures.buffers import new_result
@@ -32,6 +30,7 @@ from roughformer.signatures.definition import (
 from roughformer.signatures.features import Layout, layout_of
 from roughformer.signatures.levels import as_levels, as_words, path_levels
 from roughformer.signatures.library import load
+from roughformer.signatures.lifts import Basepoint, Clock, Lift, Time, View
 from roughformer.signatures.padded import (
     Observed,
     Placed,
@@ -46,7 +45,8 @@ from roughformer.signatures.padded import (
     place_knots,
     with_counts,
 )
-from roughformer.windows import Cuts
+from roughformer.signatures.path import Path
+from roughformer.signatures.windows import Cuts
 
 __all__ = ["padded_tokens", "piece_clock_words", "piece_signature", "spectrum_of"]
 

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from roughformer.errors import InputError
-from roughformer.lifts import ViewLifts
-from roughformer.windows import Windows
+from roughformer.signatures.lifts import ViewLifts
+from roughformer.signatures.windows import Windows
 
 __all__ = [
     "Knots",

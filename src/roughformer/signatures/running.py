@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from roughformer.checks import whole_number
 from roughformer.errors import CapacityError, InputError
-from roughformer.lifts import View
 from roughformer.signatures import library
 from roughformer.signatures.buffers import check_out, new_result
 from roughformer.signatures.engine import Engine, pick_engine
 from roughformer.signatures.features import MAX_DEPTH, over_limit, readable
-from roughformer.words import word_count
+from roughformer.signatures.lifts import View
+from roughformer.signatures.words import word_count
+from roughformer.util.checks import whole_number
 
 __all__ = ["RunningSignatures"]
 

@@ -11,17 +11,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from roughformer.checks import whole_number
 from roughformer.errors import InputError
-from roughformer.lifts import Clock
 from roughformer.series import SeriesBatch
 from roughformer.signatures import library
 from roughformer.signatures.buffers import new_result
 from roughformer.signatures.clock import clock_words
 from roughformer.signatures.engine import Engine, clock_path, dense_values, pad, pick_engine
+from roughformer.signatures.lifts import Clock
 from roughformer.signatures.spectrum_plan import Plan, plan_for
 from roughformer.signatures.thinning import Dropping, check_series
-from roughformer.windows import Windows
+from roughformer.signatures.windows import Windows
+from roughformer.util.checks import whole_number
 
 __all__ = ["spectrum_words"]
 

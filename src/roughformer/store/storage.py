@@ -19,8 +19,8 @@ from typing import Any, TypeVar
 import pyarrow as pa
 import pyarrow.fs as fs
 
-from roughformer.atomic import make_directories, writing
 from roughformer.errors import InputError
+from roughformer.util.atomic import make_directories, writing
 
 T = TypeVar("T")
 _ATTEMPTS, _WAIT = 6, 0.2  # 0.2 + 0.4 + ... seconds: six of them in all

@@ -7,8 +7,8 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from roughformer.predictor import Predictor
-from roughformer.targets import ClassTargets, NumberTargets
+from roughformer.inference.predictor import Predictor
+from roughformer.inference.targets import ClassTargets, NumberTargets
 
 __all__ = ["Answers", "Events", "answers_of", "no_events"]
 

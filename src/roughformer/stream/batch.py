@@ -6,15 +6,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from roughformer.checks import real_number, whole_number
 from roughformer.errors import CheckpointError, InputError
-from roughformer.predictor import Predictor
+from roughformer.inference.predictor import Predictor
 from roughformer.stream.answers import Answers, Events
 from roughformer.stream.arrivals import Unordered, arrivals_of, slots_of
 from roughformer.stream.causal import CausalStreams
 from roughformer.stream.sliding import SlidingStreams, static_names
 from roughformer.stream.snapshot import model_key, read_snapshot, write_snapshot
 from roughformer.stream.state import State
+from roughformer.util.checks import real_number, whole_number
 
 __all__ = ["StreamBatch", "predictor_of"]
 

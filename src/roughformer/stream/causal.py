@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from roughformer.errors import CapacityError, InputError
+from roughformer.inference.predictor import Predictor
 from roughformer.model import RFormer
 from roughformer.model.committee import Committee
 from roughformer.model.rformer import why_no_step
-from roughformer.predictor import Predictor
 from roughformer.series import SeriesBatch
 from roughformer.stream.answers import Answers, Events, answers_of, no_events
 from roughformer.stream.arrivals import Arrivals

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from roughformer.checks import real_number
 from roughformer.errors import InputError
-from roughformer.forecasts import ForecastPredictor
+from roughformer.inference.forecasts import ForecastPredictor
 from roughformer.series import SeriesBatch
 from roughformer.stream.arrivals import Unordered, arrivals_of, numbers_of
 from roughformer.stream.snapshot import read_snapshot, write_snapshot
+from roughformer.util.checks import real_number
 
 __all__ = ["Forecast", "ForecastStream"]
 

@@ -13,6 +13,7 @@ from roughformer.series import SeriesBatch
 from roughformer.signatures.engine import pad
 from roughformer.signatures.functionals import padded_cells, path_cells
 from roughformer.signatures.padded import Observed, number, observed
+from roughformer.signatures.windows import Windows
 from roughformer.tokens.padded import PaddedInputs, encoded_static
 from roughformer.tokens.rhythm import FREQUENCIES, RHYTHM, rhythm
 from roughformer.tokens.static import StaticEncoder
@@ -20,7 +21,6 @@ from roughformer.tokens.summary import CONTRASTS, SUMMARY, contrasts, summaries
 from roughformer.tokens.thinning import thinned
 from roughformer.tokens.tokenizer import check_series
 from roughformer.tokens.value_range import ValueRange
-from roughformer.windows import Windows
 
 __all__ = ["CellEncoder"]
 

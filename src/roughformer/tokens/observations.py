@@ -15,7 +15,7 @@ is NaN. Each can be updated by one observation at a time.
 import torch
 from torch import Tensor
 
-from roughformer.lifts import View
+from roughformer.signatures.lifts import View
 from roughformer.signatures.padded import (
     Observed,
     Placed,

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Self
 import torch
 from torch import Tensor
 
-from roughformer.lifts import View
 from roughformer.signatures.definition import real_only
 from roughformer.signatures.features import Layout
+from roughformer.signatures.lifts import View
 from roughformer.signatures.operators import padded_tokens, spectrum_of
 from roughformer.signatures.padded import Observed, number, place
+from roughformer.signatures.windows import Windows
 from roughformer.tokens.observations import observation_words
 from roughformer.tokens.spectrum import frequencies, log_power
 from roughformer.tokens.static import StaticColumn
 from roughformer.tokens.value_range import ValueRange
-from roughformer.windows import Windows
 
 if TYPE_CHECKING:
     from roughformer.tokens.tokenizer import Tokenizer

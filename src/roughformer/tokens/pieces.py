@@ -3,8 +3,8 @@
 import numpy as np
 import numpy.typing as npt
 
-from roughformer.path import locate
 from roughformer.series import SeriesBatch
+from roughformer.signatures.path import locate
 
 __all__ = ["pieces_between"]
 

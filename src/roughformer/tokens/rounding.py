@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor
 
-from roughformer.lifts import View
 from roughformer.signatures.features import Layout
-from roughformer.words import lyndon_words
+from roughformer.signatures.lifts import View
+from roughformer.signatures.words import lyndon_words
 
 __all__ = ["rounding_scale"]
 

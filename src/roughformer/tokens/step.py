@@ -22,9 +22,9 @@ from roughformer.signatures.levels import (
 )
 from roughformer.signatures.operators import piece_clock_words, piece_signature
 from roughformer.signatures.padded import at_rows, inside_of, number, observation_order
+from roughformer.signatures.windows import Windows
+from roughformer.signatures.words import word_count
 from roughformer.tokens.observations import Counted, scaled, stacked_words, words_of
-from roughformer.windows import Windows
-from roughformer.words import word_count
 
 if TYPE_CHECKING:
     from roughformer.tokens.tokenizer import Tokenizer

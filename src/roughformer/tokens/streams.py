@@ -16,9 +16,9 @@ from torch import Tensor
 from roughformer.signatures import library
 from roughformer.signatures.definition import in_transform
 from roughformer.signatures.features import layout_of
+from roughformer.signatures.words import word_count
 from roughformer.tokens.step import TokenStep
 from roughformer.tokens.value_range import WORDS
-from roughformer.words import word_count
 
 if TYPE_CHECKING:
     from roughformer.tokens.tokenizer import Tokenizer

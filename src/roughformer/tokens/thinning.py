@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from roughformer.dropping import keep_mask
 from roughformer.series import SeriesBatch
+from roughformer.series.dropping import keep_mask
 
 __all__ = ["thinned"]
 

@@ -8,20 +8,20 @@ import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field
 
 from roughformer.errors import InputError
-from roughformer.lifts import Basepoint, Clock, Counts, Lag, Lift, Time, View
 from roughformer.series import SeriesBatch
 from roughformer.signatures.engine import compute_tokens, pad, placed_of
 from roughformer.signatures.features import Layout, feature_count, feature_names, layout_of
+from roughformer.signatures.lifts import Basepoint, Clock, Counts, Lag, Lift, Time, View
 from roughformer.signatures.spectrum import spectrum_words
 from roughformer.signatures.thinning import Dropping
 from roughformer.signatures.thinning import check_series as series_numbers
+from roughformer.signatures.windows import Cuts
+from roughformer.signatures.words import all_words, lyndon_words
 from roughformer.tokens.config import TokenConfig
 from roughformer.tokens.spectrum import frequencies, log_power, spectrum_range
 from roughformer.tokens.static import StaticEncoder
 from roughformer.tokens.thinning import thinned
 from roughformer.tokens.value_range import WORDS, ValueRange
-from roughformer.windows import Cuts
-from roughformer.words import all_words, lyndon_words
 
 if TYPE_CHECKING:
     from torch import Tensor

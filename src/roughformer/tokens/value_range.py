@@ -6,8 +6,8 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from roughformer.lifts import View
 from roughformer.series import SeriesBatch
+from roughformer.signatures.lifts import View
 
 __all__ = ["WORDS", "ValueRange"]
 

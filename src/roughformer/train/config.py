@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 import numpy as np
 from pydantic import BeforeValidator, Field, model_validator
 
-from roughformer.groups import Group
+from roughformer.util.groups import Group
 
 Callback = Callable[[dict[str, Any]], Any]
 

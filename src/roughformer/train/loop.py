@@ -21,7 +21,6 @@ from torch import Tensor, nn
 from torch import distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from roughformer.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from roughformer.errors import CheckpointError, InputError
 from roughformer.model.inference import run_model
 from roughformer.model.outputs import OutputConfig, loss_of, loss_weight
@@ -29,6 +28,7 @@ from roughformer.train.config import TrainConfig
 from roughformer.train.data import SAMPLE_WEIGHT, Inputs, Share, TrainingData, shares, take
 from roughformer.train.distributed import ProcessGroup, current_process_group, report_lost_process
 from roughformer.train.metrics import better
+from roughformer.util.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 
 _CLOCK: ContextVar[Callable[[], float]] = ContextVar("_CLOCK", default=time.perf_counter)
 

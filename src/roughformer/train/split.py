@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from roughformer.checks import real_number
 from roughformer.errors import InputError
+from roughformer.util.checks import real_number
 
 __all__ = ["fold_validation", "split_validation"]
 

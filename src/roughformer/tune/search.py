@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy.typing as npt
 
-from roughformer.checks import optional
 from roughformer.errors import InputError
 from roughformer.estimators import estimator_class
 from roughformer.series import SeriesBatch
 from roughformer.train import HIGHER_IS_BETTER, better
 from roughformer.tune.space import Space
+from roughformer.util.checks import optional
 
 JOURNAL = "study.journal"
 PRUNERS = ("median", "hyperband", "none")

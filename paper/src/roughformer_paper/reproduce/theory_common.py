@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from roughformer.algebra import levels
+from roughformer.signatures.algebra import levels
 from roughformer_paper.reproduce.experiment import Job, Page, Preset, Row
 
 __all__ = ["Array", "Part", "deviation", "mean_over_seeds", "random_paths", "ridge", "verdict"]

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from roughformer import signature
-from roughformer.algebra import levels
 from roughformer.series import SeriesBatch
+from roughformer.signatures.algebra import levels
 from roughformer_paper.reproduce.experiment import Job, Page, Row, Table
 from roughformer_paper.reproduce.theory_common import Array, Part, random_paths, verdict
 

@@ -13,7 +13,7 @@ For each pair three functions on vectors of lanes (one lane = one series):
 import math
 from collections.abc import Callable
 
-from roughformer.words import (
+from roughformer.signatures.words import (
     Word,
     all_words,
     lyndon_factors,

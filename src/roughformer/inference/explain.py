@@ -1,7 +1,7 @@
 """Which windows, channels and words drove a prediction.
 
 Let f be what is explained: the log-odds of a class, log p / (1 - p) after calibration, or a number
-in units of the world. What "hidden" means is said in ``roughformer.hiding``.
+in units of the world. What "hidden" means is said in ``roughformer.inference.occlusion``.
 
 windows    f(x) - f(x with one window hidden).
 channels   f(x) - f(x with every word that has a letter of the channel hidden in all windows, and
@@ -41,14 +41,14 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from roughformer.checks import whole_number
 from roughformer.errors import InputError
-from roughformer.hiding import NOTHING, hideable
+from roughformer.inference.occlusion import NOTHING, hideable
+from roughformer.inference.predictor import Predictor
+from roughformer.inference.targets import ClassTargets, NumberTargets
 from roughformer.model.ensemble import SignatureEnsemble
 from roughformer.model.outputs import point_of
-from roughformer.predictor import Predictor
 from roughformer.series import SeriesBatch, UnobservedWarning
-from roughformer.targets import ClassTargets, NumberTargets
+from roughformer.util.checks import whole_number
 
 __all__ = ["Explanation", "explain"]
 

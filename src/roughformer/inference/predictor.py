@@ -10,18 +10,18 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from roughformer.checkpoint import load_checkpoint, save_checkpoint
 from roughformer.errors import CheckpointError, InputError
+from roughformer.inference.registry import get_model, model_name
+from roughformer.inference.targets import ClassTargets, NumberTargets
 from roughformer.model import RFormer
 from roughformer.model.committee import Committee
 from roughformer.model.inference import run_model
 from roughformer.model.outputs import OutputConfig, deviation_of, point_of
-from roughformer.registry import get_model, model_name
 from roughformer.series import SeriesBatch
-from roughformer.targets import ClassTargets, NumberTargets
+from roughformer.signatures.windows import Windows
 from roughformer.tokens import Tokenizer
 from roughformer.tokens.tempo import TempoEncoder
-from roughformer.windows import Windows
+from roughformer.util.checkpoint import load_checkpoint, save_checkpoint
 
 __all__ = ["Predictor", "committee_of"]
 

@@ -2,7 +2,7 @@
 
 The manifest has the size and SHA-256 of every other file, and of itself, so that a flipped bit
 anywhere is an error and not a slightly different model. Nothing is ever unpickled. A save killed
-at any moment leaves the complete old checkpoint or the complete new one (``roughformer.atomic``).
+at any moment leaves the complete old checkpoint or the complete new one (``util.atomic``).
 The same input gives the same bytes: there are no dates or names of machines inside.
 """
 
@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from roughformer.atomic import read_directory, replace_directory
 from roughformer.errors import CheckpointError, InputError
+from roughformer.util.atomic import read_directory, replace_directory
 
 if TYPE_CHECKING:
     from torch import Tensor

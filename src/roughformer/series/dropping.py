@@ -9,8 +9,8 @@ number), so a series' mask depends on nothing but these: not on threads, batches
 import numpy as np
 import numpy.typing as npt
 
-from roughformer.checks import real_number, whole_number
 from roughformer.errors import InputError
+from roughformer.util.checks import real_number, whole_number
 
 __all__ = ["check_fraction", "keep_mask"]
 

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import beta, chi2
 
-from roughformer.checks import real_number, whole_number
 from roughformer.errors import InputError
+from roughformer.util.checks import real_number, whole_number
 
 __all__ = [
     "Alarm",
@@ -475,7 +475,7 @@ def alarm_with_guarantee(
     Examples
     --------
     >>> import numpy as np
-    >>> from roughformer.alarms import alarm_with_guarantee
+    >>> from roughformer.inference.alarms import alarm_with_guarantee
     >>> rng = np.random.default_rng(0)
     >>> hours = [(np.arange(0, 50, 0.1), rng.beta(1, 9, 500)) for _ in range(20)]
     >>> found = alarm_with_guarantee(hours, rate=1 / 24)

@@ -12,9 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from roughformer.checkpoint import load_checkpoint, save_checkpoint
-from roughformer.conformal import LevelCalibration, level_of, value_at
 from roughformer.errors import CheckpointError, InputError
+from roughformer.inference.conformal import LevelCalibration, level_of, value_at
 from roughformer.model.forecaster import (
     QUANTILES,
     Forecaster,
@@ -29,6 +28,7 @@ from roughformer.train import (
     draw_forecasts,
     draw_interpolations,
 )
+from roughformer.util.checkpoint import load_checkpoint, save_checkpoint
 
 __all__ = ["Answers", "Backtest", "ForecastPredictor"]
 

@@ -11,8 +11,8 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
-from roughformer.atomic import write_file
 from roughformer.errors import InputError
+from roughformer.util.atomic import write_file
 
 __all__ = ["write_report"]
 

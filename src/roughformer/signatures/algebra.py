@@ -10,7 +10,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from roughformer.words import bracket, lyndon_words, word_count, word_index
+from roughformer.signatures.words import bracket, lyndon_words, word_count, word_index
 
 __all__ = [
     "exponential",

@@ -12,9 +12,9 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from roughformer.checks import real_number, whole_number
 from roughformer.errors import CapacityError, InputError
 from roughformer.series import SeriesBatch
+from roughformer.util.checks import real_number, whole_number
 
 __all__ = ["Cuts", "Windows"]
 

@@ -17,10 +17,10 @@ from typing import Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from roughformer.checks import real_number, whole_number
 from roughformer.errors import InputError
-from roughformer.path import Path
 from roughformer.series import SeriesBatch
+from roughformer.signatures.path import Path
+from roughformer.util.checks import real_number, whole_number
 
 __all__ = [
     "Basepoint",

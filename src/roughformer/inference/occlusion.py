@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from roughformer.errors import InputError
-from roughformer.predictor import Predictor
+from roughformer.inference.predictor import Predictor
 from roughformer.tokens.spectrum import frequencies
 from roughformer.tokens.tempo import TempoEncoder
 

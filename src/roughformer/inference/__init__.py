@@ -1,0 +1,1 @@
+"""A trained model in use: predictors and forecasts, targets, calibration, explanations, alarms."""

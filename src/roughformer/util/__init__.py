@@ -1,0 +1,1 @@
+"""Small helpers that know nothing of series: atomic files, checkpoints, checks of options."""
