@@ -7,11 +7,10 @@ import pytest
 
 from roughformer.errors import InputError
 from roughformer.estimators import RFormerClassifier
-from roughformer.io import make_sine
 from roughformer.tune import Choice, Problem, Range, Search, Space, begun_trials, best_trial
 from roughformer.tune import search as module
 from roughformer.tune.search import JOURNAL, as_csv, run_trial, trial_row
-from small import TINY
+from small import TINY, make_sine
 
 SPACE = Space(learning_rate=Range(1e-4, 1e-1, log=True), d_model=Choice((8, 16)))
 EPOCHS = 8
