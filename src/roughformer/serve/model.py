@@ -13,8 +13,7 @@ from roughformer.inference.targets import ClassTargets
 from roughformer.series import SeriesBatch, UnobservedWarning
 from roughformer.serve.limits import Limits
 from roughformer.serve.numbers import bad
-from roughformer.stream.answers import answers_of
-from roughformer.stream.sliding import static_names
+from roughformer.stream import answers_of, static_names
 from roughformer.tokens import Tokenizer
 
 __all__ = ["ServedModel"]

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from roughformer.inference.alarms import Alarm, AlarmState
-from roughformer.stream.answers import Events
+from roughformer.stream import Events
 
 __all__ = ["Alarms"]
 
