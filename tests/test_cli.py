@@ -10,7 +10,7 @@ import time
 import pytest
 
 from command import fails, roughformer, succeeds
-from roughformer.cli._errors import describe
+from roughformer.cli.common import describe
 from roughformer.errors import CapacityError, InputError, MissingDataError
 
 COMMANDS = ("train", "predict", "evaluate", "explain", "features", "forecast", "demo", "info")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from roughformer.cli import _options as options
+from roughformer.cli import common as options
 
 if TYPE_CHECKING:
     from roughformer.export import Exported
