@@ -34,15 +34,23 @@ from roughformer.store.dataset import (
 )
 from roughformer.store.dataset import spans as spans_of
 from roughformer.store.ingest import (
+    MOST_BUCKETS,
     BufferPool,
     MixedIds,
+    ShuffledPiece,
+    ShuffleUnit,
+    ShuffleWork,
+    ascending_rows,
     check_rest,
+    finished_piece,
     interleaved_series,
-    pieces_of,
+    numbers_of,
+    read_bucket,
     read_groups,
     whole_series,
 )
-from roughformer.store.shards import (
+from roughformer.store.storage import Place, retrying
+from roughformer.store.stored import (
     MANIFEST,
     Manifest,
     Rows,
@@ -57,16 +65,6 @@ from roughformer.store.shards import (
     to_table,
     write_shard,
 )
-from roughformer.store.shuffle import (
-    MOST_BUCKETS,
-    Piece,
-    PieceUnit,
-    ShuffleWork,
-    finished_piece,
-    numbers_of,
-    read_bucket,
-)
-from roughformer.store.storage import Place, retrying
 from roughformer.store.workers import Engine, run_units
 from roughformer.tokens import TokenConfig, Tokenizer
 
@@ -335,7 +333,9 @@ def _batches(unit: Unit, recipe: Recipe, buffers: BufferPool, sort: bool) -> Ite
     else:
         check_rest(unit.groups, columns.series_id, recipe.schema, unit.until)
     tables = read_groups(unit.groups, columns.needed, recipe.schema, whole=sort)
-    pieces = pieces_of(tables, columns.series_id, after=unit.after, until=unit.until, sort=sort)
+    pieces = ascending_rows(
+        tables, columns.series_id, after=unit.after, until=unit.until, sort=sort
+    )
     if columns.wide_alone:
         yield from interleaved_series(pieces, columns, recipe.origin, most, buffers)
     else:
@@ -635,7 +635,7 @@ class _Run:
         each = sum(group.bytes for group in self.source.groups) / self.source.rows
         return max(1, int(min(self.sizes.rows / each, self.sizes.shard / fitted.bytes_per_point)))
 
-    def _shuffle(self) -> list[Piece]:
+    def _shuffle(self) -> list[ShuffledPiece]:
         groups = self.source.groups
         size = sum(group.bytes for group in groups)
         self._check_room(size)
@@ -647,7 +647,7 @@ class _Run:
         )
         target = max(1, int(self.sizes.piece / (size / self.source.rows)))
         cut = spans_of([group.rows for group in groups], target, [True] * len(groups))
-        units = [PieceUnit(k, groups[first:last]) for k, (first, last) in enumerate(cut)]
+        units = [ShuffleUnit(k, groups[first:last]) for k, (first, last) in enumerate(cut)]
         own = {work.place(unit.number).name for unit in units}
         for info in directory.listing():
             if directory.at(info).name not in own:  # of another build, or half of a piece
@@ -658,7 +658,7 @@ class _Run:
             if (piece := finished_piece(work.place(unit.number), self.key, unit.number)) is not None
         }
         left = [unit for unit in units if unit.number not in kept]
-        made: list[Piece] = self._run("shuffle", left, work, self.source.rows)
+        made: list[ShuffledPiece] = self._run("shuffle", left, work, self.source.rows)
         whole = kept | {unit.number: piece for unit, piece in zip(left, made, strict=True)}
         return [whole[unit.number] for unit in units]
 
@@ -668,7 +668,7 @@ class _Run:
 
         def tell(result: Any) -> None:
             nonlocal done
-            done += sum(result.rows) if isinstance(result, Piece) else result.rows
+            done += sum(result.rows) if isinstance(result, ShuffledPiece) else result.rows
             for name, seconds in result.seconds.items():
                 self.seconds[name] = self.seconds.get(name, 0.0) + seconds
             self.progress(stage, done, rows)

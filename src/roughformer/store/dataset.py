@@ -23,8 +23,7 @@ import pyarrow.types as pt
 
 from roughformer.errors import InputError
 from roughformer.series import SeriesBatch
-from roughformer.store.shards import DataFile
-from roughformer.store.storage import Place, retrying, walk
+from roughformer.store.storage import DataFile, Place, retrying, walk
 
 
 @dataclass(frozen=True)

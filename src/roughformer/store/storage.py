@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.fs as fs
+from pydantic import BaseModel
 
 from roughformer.errors import InputError
 from roughformer.util.atomic import make_directories, writing
@@ -165,6 +166,16 @@ class Place:
                 stream.write(data)
 
         retrying(upload, self)
+
+
+class DataFile(BaseModel, frozen=True, extra="forbid"):
+    """A file that a store was made of; a change of it changes ``modified`` or the rest."""
+
+    path: str
+    size: int
+    modified: int  # nanoseconds since 1970
+    fingerprint: str  # of the Parquet footer
+    keys: dict[str, str] = {}  # columns that its path tells: name -> text
 
 
 _mapping = False
