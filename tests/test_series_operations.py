@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roughformer.errors import InputError
-from roughformer.series import SeriesBatch, UnobservedWarning, _fill
-from roughformer.series.dropping import keep_mask
+from roughformer.series import SeriesBatch, UnobservedWarning, _fill, keep_mask
 
 
 def make(seed, n_series, n_channels, longest, nan=0.0, dtype=np.float64, shared=False):

@@ -6,7 +6,7 @@ import torch
 
 import roughformer as rf
 from reference import make_batch
-from roughformer.series.dropping import keep_mask
+from roughformer.series import keep_mask
 from roughformer.signatures import library, native_call, spectrum
 from roughformer.signatures.bump import PAD, bump_of
 from roughformer.signatures.spectrum import spectrum_words

@@ -26,8 +26,7 @@ from roughformer.runs.data import (
     stamps,
     values_by_series,
 )
-from roughformer.series import SeriesBatch, UnobservedWarning
-from roughformer.series.dropping import keep_mask
+from roughformer.series import SeriesBatch, UnobservedWarning, keep_mask
 from roughformer.signatures.api import multiview_signature
 from roughformer.signatures.features import layout_of, memory_estimate, over_limit, readable
 from roughformer.signatures.lifts import Clock, Lag, Lift

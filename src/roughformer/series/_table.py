@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,9 +17,6 @@ import pyarrow.types as pt
 
 from roughformer.errors import InputError
 from roughformer.series._arrays import Extras, FloatTimes, Index, Parts, as_origin, to_seconds
-
-if TYPE_CHECKING:
-    from roughformer.series.batch import SeriesBatch
 
 
 @contextmanager
@@ -756,7 +753,7 @@ def _refuse_twice(
 
 
 def to_table(
-    batch: "SeriesBatch",
+    batch: Any,
     form: str = "wide",
     series_id: str = "series_id",
     time: str = "time",
@@ -784,7 +781,10 @@ def to_table(
             for c, name in enumerate(batch.channels)
         }
     owner = series[points]
-    columns: dict[str, Any] = {series_id: ids[owner], time: _stamps(batch)[points]}
+    stamps = batch.times
+    if batch.time_origin is not None:
+        stamps = batch.time_origin + np.rint(stamps * 1e9).astype("timedelta64[ns]")
+    columns: dict[str, Any] = {series_id: ids[owner], time: stamps[points]}
     expected = 2 + len(measured)
     columns.update(measured)
     if batch.static is not None:
@@ -805,13 +805,3 @@ def to_table(
             f"{n_channels} channels and the static covariates; choose other column names"
         )
     return pa.table(columns)
-
-
-def _stamps(batch: "SeriesBatch") -> npt.NDArray[Any]:
-    """Times as stored, or the dates they came from."""
-    if batch.time_origin is None:
-        return batch.times
-    dates: npt.NDArray[Any] = batch.time_origin + np.rint(batch.times * 1e9).astype(
-        "timedelta64[ns]"
-    )
-    return dates

@@ -7,8 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from roughformer.errors import InputError
-from roughformer.series import SeriesBatch
-from roughformer.series.dropping import check_fraction, keep_mask, series_keys
+from roughformer.series import SeriesBatch, check_fraction, keep_mask, series_keys
 from roughformer.signatures import library, native_call
 
 __all__ = ["Dropping", "check_series"]

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from roughformer.series import SeriesBatch
-from roughformer.series.dropping import keep_mask
+from roughformer.series import SeriesBatch, keep_mask
 
 __all__ = ["thinned"]
 
