@@ -6,7 +6,7 @@ import pytest
 from roughformer.errors import InputError
 from roughformer.inference.predictor import Predictor
 from roughformer.io import make_pulse
-from roughformer.serve import demo_model as demo
+from roughformer.serve import demo
 
 
 @pytest.fixture(scope="module")
