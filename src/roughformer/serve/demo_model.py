@@ -56,7 +56,6 @@ def train_demo_model(
         rate_unit=1 / 60,
         drop=(0.0, 0.9),
         epochs=epochs,
-        batch_size=32,
         learning_rate=4e-3,
         n_jobs=threads,
         random_state=0,
