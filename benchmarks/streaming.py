@@ -26,7 +26,7 @@ from rich.console import Console
 from rich.table import Table
 
 import roughformer as rf
-from roughformer.io import make_pulse
+from roughformer.serve.pulse import make_pulse
 
 RATE = 125.0  # observations a second
 

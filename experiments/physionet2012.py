@@ -19,7 +19,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 import roughformer as rf
-from roughformer.io import load_physionet2012, physionet2012_subset
+from roughformer_paper.datasets import load_physionet2012, physionet2012_subset
 
 STATIC = ("Age", "Gender", "Height", "ICUType")
 RECIPE: dict[str, Any] = {

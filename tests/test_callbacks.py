@@ -12,8 +12,7 @@ from sklearn.base import clone
 import roughformer as rf
 from roughformer.errors import InputError
 from roughformer.estimators import RFormerClassifier
-from roughformer.io import make_sine
-from small import TINY, make, walks
+from small import TINY, make, make_sine, walks
 
 Y = np.arange(24) % 2
 

@@ -5,9 +5,10 @@ import pytest
 
 from command import SMALL, fails, succeeds
 from roughformer.errors import InputError
-from roughformer.io import make_sine, write_table
+from roughformer.io import write_table
 from roughformer.runs.settings import parse_assignments
 from roughformer.train.metrics import classification_scores
+from small import make_sine
 
 
 @pytest.fixture(scope="module")

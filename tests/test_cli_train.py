@@ -9,10 +9,11 @@ import pytest
 
 from command import SMALL, fails, succeeds
 from roughformer.errors import InputError
-from roughformer.io import make_sine, write_table
+from roughformer.io import write_table
 from roughformer.runs.directory import started_run
 from roughformer.runs.settings import choose_task, parse_assignments, settings_of, to_toml
 from roughformer.train.loop import read_log
+from small import make_sine
 
 OMEGA = ("--target", "omega", "--task", "regression")
 

@@ -6,8 +6,7 @@ import torch
 
 from roughformer.errors import InputError
 from roughformer.estimators import RFormerRegressor
-from roughformer.io import make_sine
-from small import TINY, make, walks
+from small import TINY, make, make_sine, walks
 
 
 def test_several_targets_with_some_not_known():

@@ -14,13 +14,12 @@ import torch
 
 from roughformer.errors import CheckpointError, InputError
 from roughformer.estimators import RFormerClassifier, RFormerRegressor
-from roughformer.io import make_sine
 from roughformer.train.data import join
 from roughformer.train.loop import rate_factor, read_log
 from roughformer.train.metrics import better, classification_scores, regression_scores
 from roughformer.train.split import fold_validation, split_validation
 from roughformer.util.checkpoint import load_checkpoint
-from small import make
+from small import make, make_sine
 
 TINY = {
     "windows": 5, "d_model": 8, "n_heads": 2, "epochs": 4, "batch_size": 8, "random_state": 3,
@@ -97,8 +96,8 @@ def test_a_stopped_training_resumes_bit_for_bit(tmp_path, monkeypatch, drop, aft
 SCRIPT = """
 import sys
 from roughformer.estimators import RFormerClassifier
-from roughformer.io import make_sine
-batch = make_sine(40, n_classes=3, length=40, seed=1)
+from roughformer.series import SeriesBatch
+batch = SeriesBatch.load(sys.argv[2])
 tiny = {tiny}
 options = dict(drop=0.3, run_dir=sys.argv[1], resume=True)
 RFormerClassifier.from_preset("default", **tiny, **options).fit(batch)
@@ -112,12 +111,13 @@ def test_a_training_killed_at_random_times_ends_with_the_same_weights(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(SCRIPT.format(tiny=tiny))
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    run = tmp_path / "run"
+    run, series = tmp_path / "run", tmp_path / "x.parquet"
+    make_sine(40, n_classes=3, length=40, seed=1).save(series)
     rng = random.Random(0)
     kills, finished = 0, False
     while not finished:
         process = subprocess.Popen(
-            [sys.executable, str(script), str(run)],
+            [sys.executable, str(script), str(run), str(series)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=environment,

@@ -14,7 +14,6 @@ from command import SMALL, fails, succeeds
 from roughformer.errors import InputError
 from roughformer.estimators import estimator_class
 from roughformer.export import export_model
-from roughformer.io import make_sine
 from roughformer_paper.baselines import (
     BASELINES,
     GRUClassifier,
@@ -23,6 +22,7 @@ from roughformer_paper.baselines import (
     TransformerClassifier,
     TransformerRegressor,
 )
+from roughformer_paper.datasets import make_sine
 
 Y = np.arange(24) % 2
 

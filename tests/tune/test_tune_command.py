@@ -15,7 +15,7 @@ from tuning import TINY, TINY_SPACE
 
 from command import fails, succeeds
 from roughformer.estimators import RFormerClassifier
-from roughformer.io import make_sine
+from small import make_sine
 
 
 @pytest.fixture(scope="module")

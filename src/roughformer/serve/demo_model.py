@@ -6,7 +6,7 @@ from pathlib import Path
 
 from roughformer.errors import CheckpointError, InputError
 from roughformer.estimators import RateRegressor
-from roughformer.io.pulse import make_pulse
+from roughformer.serve.pulse import make_pulse
 from roughformer.train import TrainConfig
 from roughformer.util.checkpoint import load_checkpoint
 
