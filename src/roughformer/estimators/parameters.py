@@ -33,7 +33,8 @@ class GroupedParameters(BaseEstimator):  # type: ignore[misc]
     def __new__(cls, *args: Any, **params: Any) -> Self:
         """Say where an option is that is in a group and not among the parameters."""
         cls._check_flat(params)
-        return super().__new__(cls)
+        made: Self = super().__new__(cls)
+        return made
 
     @classmethod
     def _check_flat(cls, params: Iterable[str]) -> None:
