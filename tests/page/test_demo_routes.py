@@ -11,9 +11,9 @@ import pytest
 from pages import Served
 
 from roughformer.inference.explain import explain
-from roughformer.io import make_pulse
 from roughformer.serve import demo
 from roughformer.serve.demo import load_recording
+from roughformer.serve.pulse import make_pulse
 
 
 def body_of(batch, **more):

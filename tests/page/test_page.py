@@ -3,8 +3,8 @@
 import numpy as np
 from pages import served, wait_for
 
-from roughformer.io import make_pulse
 from roughformer.serve.config import StreamOptions
+from roughformer.serve.pulse import make_pulse
 
 TOKEN = "a-token-for-the-tests"
 

@@ -87,7 +87,10 @@ JSON = [
         json.dumps({"series": [{"times": list(range(6000)), "values": []}]}),
         "may have 5000 points in all",
     ),
-    (series(times=[0, 1, 1e9]), "series 1: it would have 500000000 windows of 2, the limit is max_windows = 500"),
+    (
+        series(times=[0, 1, 1e9]),
+        "series 1: it would have 500000000 windows of 2, the limit is max_windows = 500",
+    ),
 ]
 TABLES = [
     (ARROW, b"", "not an Arrow stream"),

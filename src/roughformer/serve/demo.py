@@ -11,12 +11,11 @@ import numpy as np
 import numpy.typing as npt
 from fastapi import APIRouter, Query, Response
 
-from roughformer.errors import CheckpointError, InputError, MissingDataError
+from roughformer.errors import CheckpointError, InputError
 from roughformer.estimators import RateRegressor
-from roughformer.io.bidmc import heart_rate_recording, heart_rate_test_recordings
-from roughformer.io.pulse import CHANNELS, Disturbance, make_pulse, pulse_signal
-from roughformer.io.roots import data_root
+from roughformer.io import read_wfdb
 from roughformer.serve.errors import APIError
+from roughformer.serve.pulse import CHANNELS, Disturbance, make_pulse, pulse_signal
 from roughformer.serve.routes import json_response
 from roughformer.train import TrainConfig
 from roughformer.util.checkpoint import load_checkpoint
@@ -42,6 +41,7 @@ _RECIPE = 1  # a model in the cache of another number is of an older recipe
 Floats = npt.NDArray[np.float64]
 _RATE = 125.0  # samples per second
 _BIDMC_SECONDS = 480.0
+_BIDMC_TEST = (5, 7, 9, 14, 19, 21, 23, 26, 28, 30, 32, 33, 40, 41, 49, 53)  # the archive's
 _SEED = 7_000_000  # persons that no training of the demo's model has seen
 _TRUTH = {"name": "heart rate", "unit": "beats/min"}
 _MAX_SECONDS = 120.0  # of a recording, in one request
@@ -90,7 +90,6 @@ def train_demo_model(
         rate_unit=1 / 60,
         drop=(0.0, 0.9),
         epochs=epochs,
-        batch_size=32,
         learning_rate=4e-3,
         n_jobs=threads,
         random_state=0,
@@ -187,20 +186,23 @@ _SCENARIOS = (
 
 def recordings() -> dict[str, Recording]:
     """All that can be played here, by name; BIDMC's test recordings if they are on this machine."""
-    known = {scenario.recording.name: scenario.recording for scenario in _SCENARIOS}
-    try:
-        folder = data_root("bidmc")
-    except MissingDataError:
-        return known
-    for number in heart_rate_test_recordings().tolist():
-        if (folder / f"bidmc{number:02d}.dat").is_file():
-            known[f"bidmc{number:02d}"] = Recording(
-                f"bidmc{number:02d}",
-                f"BIDMC {number:02d} (a test recording)",
-                "An intensive-care patient; the truth is the bedside monitor's.",
-                _BIDMC_SECONDS,
-            )
-    return known
+    listed = [scenario.recording for scenario in _SCENARIOS]
+    listed += [
+        Recording(
+            f"bidmc{number:02d}",
+            f"BIDMC {number:02d} (a test recording)",
+            "An intensive-care patient; the truth is the bedside monitor's.",
+            _BIDMC_SECONDS,
+        )
+        for number in _BIDMC_TEST
+        if _bidmc(number).with_suffix(".dat").is_file()
+    ]
+    return {recording.name: recording for recording in listed}
+
+
+def _bidmc(number: int) -> Path:
+    """The WFDB record in ROUGHFORMER_DATA, without a suffix; it need not exist."""
+    return Path(os.environ.get("ROUGHFORMER_DATA", ""), "bidmc", f"bidmc{number:02d}")
 
 
 @lru_cache(maxsize=8)
@@ -209,8 +211,15 @@ def load_recording(name: str) -> Samples:
     for number, scenario in enumerate(_SCENARIOS):
         if scenario.recording.name == name:
             return _simulate(scenario, _SEED + number)
-    times, values, rate = heart_rate_recording(int(name.removeprefix("bidmc")))
-    return Samples(times, values, np.arange(1, len(rate) + 1, dtype=np.float64), rate)
+    number = int(name.removeprefix("bidmc"))
+    record = _bidmc(number)
+    times, values = read_wfdb(record, channels=["PLETH", "II"]).series(0)
+    numerics = read_wfdb(record.with_name(f"{name}n"), channels=["HR"]).values[:, 0]
+    if number == 23:  # its numerics start a second before its waveforms
+        numerics = numerics[1:]
+    rate = np.rint(numerics[: int(times[-1])])  # whole numbers, blurred by WFDB's scaling
+    seconds = np.arange(1, len(rate) + 1, dtype=np.float64)
+    return Samples(times, values.astype(np.float32), seconds, rate)
 
 
 def _simulate(scenario: _Scenario, seed: int) -> Samples:
