@@ -15,9 +15,9 @@ import numpy as np
 from _results import ROOT, Results, show
 
 import roughformer as rf
-from roughformer.io import make_pulse
-from roughformer.io.bidmc import heart_rate_recording, heart_rate_test_recordings
 from roughformer.serve.demo_model import DEMO_SPAN, train_demo_model
+from roughformer.serve.pulse import make_pulse
+from roughformer_paper.datasets import heart_rate_recording, heart_rate_test_recordings
 
 DROPS = (0.0, 0.5, 0.8, 0.9)
 SERIES, PIECES, SEED = 300, 7, 4321  # made up; of each recording

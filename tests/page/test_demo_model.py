@@ -5,8 +5,8 @@ import pytest
 
 from roughformer.errors import InputError
 from roughformer.inference.predictor import Predictor
-from roughformer.io import make_pulse
 from roughformer.serve import demo_model as demo
+from roughformer.serve.pulse import make_pulse
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,8 @@ import pytest
 from pages import Served
 
 from roughformer.inference.explain import explain
-from roughformer.io import make_pulse
 from roughformer.serve import recordings as kept
+from roughformer.serve.pulse import make_pulse
 from roughformer.serve.recordings import samples_of
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 from pages import served, wait_for
 
-from roughformer.io import make_pulse
+from roughformer.serve.pulse import make_pulse
 from roughformer.serve.streams import StreamOptions
 
 TOKEN = "a-token-for-the-tests"

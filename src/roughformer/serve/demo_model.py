@@ -6,7 +6,7 @@ from pathlib import Path
 
 from roughformer.errors import CheckpointError, InputError
 from roughformer.estimators import RateRegressor
-from roughformer.io.pulse import make_pulse
+from roughformer.serve.pulse import make_pulse
 from roughformer.train import TrainConfig
 from roughformer.util.checkpoint import load_checkpoint
 
@@ -56,7 +56,6 @@ def train_demo_model(
         rate_unit=1 / 60,
         drop=(0.0, 0.9),
         epochs=epochs,
-        batch_size=32,
         learning_rate=4e-3,
         n_jobs=threads,
         random_state=0,

@@ -1,21 +1,22 @@
 """Recordings to play on the page: made up in the package, and BIDMC's where it is installed."""
 
+import os
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from roughformer.errors import MissingDataError
-from roughformer.io.bidmc import heart_rate_recording, heart_rate_test_recordings
-from roughformer.io.pulse import CHANNELS, Disturbance, pulse_signal
-from roughformer.io.roots import data_root
+from roughformer.io import read_wfdb
+from roughformer.serve.pulse import CHANNELS, Disturbance, pulse_signal
 
 __all__ = ["Facts", "Samples", "recordings", "samples_of"]
 
 Floats = npt.NDArray[np.float64]
 _RATE = 125.0  # samples per second
 _BIDMC_SECONDS = 480.0
+_BIDMC_TEST = (5, 7, 9, 14, 19, 21, 23, 26, 28, 30, 32, 33, 40, 41, 49, 53)  # the archive's
 _MADE_UP_SEED = 7_000_000  # persons that no training of the demo's model has seen
 
 
@@ -103,21 +104,23 @@ _STORIES = (
 
 def recordings() -> dict[str, Facts]:
     """All that can be played here, by name; BIDMC's test recordings if they are on this machine."""
-    found = {story.facts.name: story.facts for story in _STORIES}
-    try:
-        folder = data_root("bidmc")
-    except MissingDataError:
-        return found
-    for number in heart_rate_test_recordings().tolist():
-        if (folder / f"bidmc{number:02d}.dat").is_file():
-            facts = Facts(
-                f"bidmc{number:02d}",
-                f"BIDMC {number:02d} (a test recording)",
-                "An intensive-care patient; the truth is the bedside monitor's.",
-                _BIDMC_SECONDS,
-            )
-            found[facts.name] = facts
-    return found
+    facts = [story.facts for story in _STORIES]
+    facts += [
+        Facts(
+            f"bidmc{number:02d}",
+            f"BIDMC {number:02d} (a test recording)",
+            "An intensive-care patient; the truth is the bedside monitor's.",
+            _BIDMC_SECONDS,
+        )
+        for number in _BIDMC_TEST
+        if _bidmc(number).with_suffix(".dat").is_file()
+    ]
+    return {recording.name: recording for recording in facts}
+
+
+def _bidmc(number: int) -> Path:
+    """The WFDB record in ROUGHFORMER_DATA, without a suffix; it need not exist."""
+    return Path(os.environ.get("ROUGHFORMER_DATA", ""), "bidmc", f"bidmc{number:02d}")
 
 
 @lru_cache(maxsize=8)
@@ -126,8 +129,15 @@ def samples_of(name: str) -> Samples:
     for number, story in enumerate(_STORIES):
         if story.facts.name == name:
             return _told(story, _MADE_UP_SEED + number)
-    times, values, rate = heart_rate_recording(int(name.removeprefix("bidmc")))
-    return Samples(times, values, np.arange(1, len(rate) + 1, dtype=np.float64), rate)
+    number = int(name.removeprefix("bidmc"))
+    record = _bidmc(number)
+    times, values = read_wfdb(record, channels=["PLETH", "II"]).series(0)
+    numerics = read_wfdb(record.with_name(f"{name}n"), channels=["HR"]).values[:, 0]
+    if number == 23:  # its numerics start a second before its waveforms
+        numerics = numerics[1:]
+    rate = np.rint(numerics[: int(times[-1])])  # whole numbers, blurred by WFDB's scaling
+    seconds = np.arange(1, len(rate) + 1, dtype=np.float64)
+    return Samples(times, values.astype(np.float32), seconds, rate)
 
 
 def _told(story: _Story, seed: int) -> Samples:

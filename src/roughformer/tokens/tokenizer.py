@@ -91,6 +91,8 @@ class Tokenizer(BaseModel):
         if len(batch) == 0:
             raise InputError("a model needs at least one series to be fitted to, got none")
         check_series(batch, batch.channels, config.static)
+        if config.context is not None and not config.hold:
+            raise InputError("a context of windows is for causal models; set hold=True as well")
         start, end = batch.span
         span = end - start
         unit = float(np.median(span[span > 0])) if (span > 0).any() else 1.0

@@ -9,8 +9,14 @@ import numpy as np
 import pytest
 
 from roughformer.errors import InputError, MissingDataError
-from roughformer.io import data_root, heart_rate_split, load_heart_rate, read_wfdb
-from roughformer.io.bidmc import heart_rate_recording, heart_rate_test_recordings
+from roughformer.io import read_wfdb
+from roughformer_paper.datasets import (
+    data_root,
+    heart_rate_recording,
+    heart_rate_split,
+    heart_rate_test_recordings,
+    load_heart_rate,
+)
 
 SPLITS = {
     "patient": "d470c8ce45d7d44d7263389f8bfa07e3c88292b4dd7e1fca0833b4e633a3f06c",
@@ -21,7 +27,7 @@ SPLITS = {
 @pytest.fixture(scope="module")
 def root():
     pytest.importorskip("wfdb")
-    named = os.environ.get("ROUGHFORMER_DATA") or Path(__file__).parents[1].parent / "shared/data"
+    named = os.environ.get("ROUGHFORMER_DATA") or Path(__file__).parents[2].parent / "shared/data"
     try:
         return data_root("bidmc", named)
     except MissingDataError as error:

@@ -1,12 +1,12 @@
-"""Where data sets live on this machine: the caller's option, else ROUGHFORMER_DATA."""
+"""Find data sets on this machine: in the caller's folder, else in ROUGHFORMER_DATA."""
 
 import os
 from os import PathLike
 from pathlib import Path
 
-from roughformer.errors import InputError, MissingDataError
+from roughformer import InputError, MissingDataError
 
-__all__ = ["data_root", "existing_file"]
+__all__ = ["data_root"]
 
 # name: (patterns of which one must match inside the folder, where to download, what to call it)
 _KNOWN = {
@@ -50,19 +50,10 @@ def data_root(name: str, root: str | PathLike[str] | None = None) -> Path:
     for folder in looked:
         if any(next(folder.glob(pattern), None) for pattern in patterns):
             return folder
-    where = " and ".join(map(str, looked)) if looked else "nowhere: no directory was named"
+    searched = " and ".join(map(str, looked)) if looked else "nowhere: no directory was named"
     raise MissingDataError(
-        f"{title} was not found (looked in {where}; expected {' or '.join(patterns)}). Download it "
-        f"from {address} into a folder {name}, then pass root=FOLDER (roughformer reproduce: "
-        "--data FOLDER) or set the environment variable ROUGHFORMER_DATA to that folder or the "
-        "one above it."
+        f"{title} was not found (looked in {searched}; expected {' or '.join(patterns)}). "
+        f"Download it from {address} into a folder {name}, then pass root=FOLDER (roughformer "
+        "reproduce: --data FOLDER) or set the environment variable ROUGHFORMER_DATA to that folder "
+        "or the one above it."
     )
-
-
-def existing_file(path: str | PathLike[str]) -> Path:
-    """``path`` as a ``Path`` if it is a file, else ``InputError``."""
-    file = Path(path)
-    if not os.path.isfile(file):  # unlike Path.is_file, also for names that are too long
-        kind = "a directory" if os.path.isdir(file) else "nothing"
-        raise InputError(f"expected a file at {file}, found {kind}; check the path")
-    return file

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from roughformer.errors import InputError, MissingDataError
-from roughformer.io import data_root, load_physionet2012, physionet2012_subset
+from roughformer_paper.datasets import data_root, load_physionet2012, physionet2012_subset
 
 NAMES = ["Age", "Gender", "Height", "ICUType"]
 
@@ -85,7 +85,7 @@ def test_what_is_incomplete_is_refused_with_words(small, monkeypatch):
 
 @pytest.fixture(scope="module")
 def root():
-    named = os.environ.get("ROUGHFORMER_DATA") or Path(__file__).parents[1].parent / "shared/data"
+    named = os.environ.get("ROUGHFORMER_DATA") or Path(__file__).parents[2].parent / "shared/data"
     try:
         folder = data_root("physionet2012", named)
     except MissingDataError as error:

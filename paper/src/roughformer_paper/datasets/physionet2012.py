@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from roughformer.errors import InputError
-from roughformer.io.roots import data_root
-from roughformer.series import SeriesBatch
+from roughformer import InputError, SeriesBatch
+from roughformer_paper.datasets.folders import data_root
 
 __all__ = ["load_physionet2012", "physionet2012_subset"]
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from roughformer.errors import InputError
-from roughformer.io import make_sine
+from roughformer_paper.datasets import make_sine
 
 
 def test_the_default_is_the_task_of_the_paper():

@@ -18,10 +18,9 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from roughformer.errors import InputError
-from roughformer.io.roots import data_root
-from roughformer.io.wfdb import read_record
-from roughformer.series import SeriesBatch
+from roughformer import InputError, SeriesBatch
+from roughformer.io import read_wfdb
+from roughformer_paper.datasets.folders import data_root
 
 __all__ = [
     "heart_rate_recording",
@@ -33,7 +32,7 @@ __all__ = [
 _RECORDINGS = 53
 _RATE = 125  # samples per second
 _SECONDS = 32  # a window
-_STRIDE = 3  # seconds between starts
+STRIDE = 3  # seconds between starts
 _LAST = 447  # start of the last window, in seconds of the numerics
 _NUMERICS_START = {23: -1}  # seconds from the first waveform sample, 0 elsewhere
 _NUMERIC = {"HR": "HR", "Pulse": "PULSE", "RR": "RESP", "SpO2": "SpO2"}
@@ -184,11 +183,14 @@ def heart_rate_recording(
     if not 1 <= recording <= _RECORDINGS:
         raise InputError(f"recordings are 1 ... {_RECORDINGS}, got {recording}")
     folder = data_root("bidmc", root)
-    values, rate, _ = read_record(folder / f"bidmc{recording:02d}", ["PLETH", "II"])
-    numeric, *_ = read_record(folder / f"bidmc{recording:02d}n", [_NUMERIC["HR"]])
-    beats = np.rint(numeric[-_NUMERICS_START.get(recording, 0) :, 0])
-    times = np.arange(len(values)) / rate
+    times, values = _read(folder / f"bidmc{recording:02d}", "PLETH", "II").series(0)
+    numeric = _read(folder / f"bidmc{recording:02d}n", _NUMERIC["HR"]).values[:, 0]
+    beats = np.rint(numeric[-_NUMERICS_START.get(recording, 0) :])
     return times, values.astype(np.float32), beats[: int(times[-1])]
+
+
+def _read(record: Path, *channels: str) -> SeriesBatch:
+    return read_wfdb(record, channels=channels)
 
 
 def _digest(split: dict[str, npt.NDArray[np.int64]]) -> str:
@@ -199,7 +201,7 @@ def _digest(split: dict[str, npt.NDArray[np.int64]]) -> str:
 
 def _layout() -> list[npt.NDArray[np.int64]]:
     """Start of each window in seconds of the waveform, for recordings 1 ... 53."""
-    starts = np.arange(0, _LAST + 1, _STRIDE)
+    starts = np.arange(0, _LAST + 1, STRIDE)
     shifted = [starts + _NUMERICS_START.get(r, 0) for r in range(1, _RECORDINGS + 1)]
     return [start[start >= 0] for start in shifted]
 
@@ -212,8 +214,7 @@ def _labels(
     # the value cannot be recovered from the file.
     if target == "SpO2" and recording == 19:
         return np.full(len(starts), np.nan)
-    numeric = read_record(folder / f"bidmc{recording:02d}n", [_NUMERIC[target]])[0][:, 0]
-    numeric = np.rint(numeric)
+    numeric = np.rint(_read(folder / f"bidmc{recording:02d}n", _NUMERIC[target]).values[:, 0])
     first = starts - _NUMERICS_START.get(recording, 0)
     windows = np.lib.stride_tricks.sliding_window_view(numeric, _SECONDS)[first]  # (n, 32)
     seen = np.isfinite(windows)
@@ -231,7 +232,7 @@ def _cut(
     out: npt.NDArray[np.float32],
 ) -> None:
     """Write the windows of one recording into ``out (n, 4000, 2)``."""
-    signal = read_record(folder / f"bidmc{recording:02d}", ["PLETH", "II"])[0].astype(np.float32)
+    signal = _read(folder / f"bidmc{recording:02d}", "PLETH", "II").values.astype(np.float32)
     for row, start in enumerate(starts.tolist()):
         out[row] = signal[start * _RATE : (start + _SECONDS) * _RATE]
 

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from roughformer.errors import InputError
-from roughformer.series import SeriesBatch
+from roughformer import InputError, SeriesBatch
 
 __all__ = ["make_sine"]
 

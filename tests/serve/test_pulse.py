@@ -5,7 +5,7 @@ import pytest
 from scipy.signal import find_peaks
 
 from roughformer.errors import InputError
-from roughformer.io.pulse import Disturbance, make_pulse, pulse_signal
+from roughformer.serve.pulse import Disturbance, make_pulse, pulse_signal
 
 
 def peaks(ecg):
