@@ -35,8 +35,8 @@ def trained_model() -> rf.RFormerRegressor:
     """A causal model of the usual size; one epoch, as its answers do not matter here."""
     train = make_pulse(24, 32.0, seed=0, disturbed=0.0)
     model = rf.RFormerRegressor(
-        causal=True, windows=rf.Windows.by_duration(1.0), context=32, epochs=1, random_state=0,
-        uncertainty="gaussian", validation=0.0,
+        causal=True, windows=rf.Windows.by_duration(1.0), tokens=rf.TokenConfig(context=32),
+        epochs=1, random_state=0, uncertainty="gaussian", validation=0.0,
     )  # fmt: skip
     return model.fit(train, train.labels)
 

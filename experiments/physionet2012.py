@@ -92,7 +92,8 @@ def main() -> None:
         )
 
     def ours(seed: int, members: int) -> np.ndarray:
-        model = rf.RFormerClassifier(**RECIPE, members=members, random_state=seed, verbose=1)
+        model = rf.RFormerClassifier(**RECIPE, random_state=seed, verbose=1)
+        model.set_params(training__n_estimators=members)
         return model.fit(train).predict_proba(test)[:, 1]
 
     for seed in range(args.seeds):

@@ -26,7 +26,7 @@ def files(tmp_path_factory):
     [
         ("--set", "model.zz=1"),
         ("--set", "n_heads=3"),
-        ("--set", "members=30"),
+        ("--set", "n_estimators=30"),
     ],
 )
 def test_a_refused_training_does_not_hold_back_the_corrected_one(files, tmp_path, wrong):

@@ -489,12 +489,12 @@ def test_a_series_has_one_vector_that_tells_classes_apart(fitted, tmp_path):
     np.testing.assert_allclose(again.embed(x), vectors, atol=1e-6)
 
 
-@pytest.mark.parametrize("options", [{}, {"causal": True, "windows": 5}, {"members": 2}])
+@pytest.mark.parametrize("options", [{}, {"causal": True, "windows": 5}, {"n_estimators": 2}])
 def test_networks_have_vectors_of_series_too(options):
     x, y = waves(20)
     model = rf.RFormerClassifier(recipe="attention", epochs=1, **options).fit(x, y)
     vectors = model.embed(x)
-    width = model.predictor_.outputs.d_model * options.get("members", 1)
+    width = model.predictor_.outputs.d_model * options.get("n_estimators", 1)
     assert vectors.shape == (20, width)
     np.testing.assert_allclose(vectors[:1], model.embed(x[:1]), atol=1e-5)
 

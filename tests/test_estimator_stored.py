@@ -92,7 +92,15 @@ def test_what_json_cannot_hold_is_left_out_and_names_of_another_version_are_refu
     ("kind", "more"),
     [
         (RFormerClassifier, {"class_weight": {0: 2.0, 1: 1.0}, "windows": rf.Windows.by_points(5)}),
-        (RFormerRegressor, {"quantiles": (0.2, 0.8), "lags": (0.5,), "drop": (0.0, 0.5)}),
+        (
+            RFormerRegressor,
+            {
+                "uncertainty": "quantile",
+                "quantiles": (0.2, 0.8),
+                "lags": (0.5,),
+                "drop": (0.0, 0.5),
+            },
+        ),
         (RFormerRegressor, {"windows": {"points": 4}, "spectrum": SpectrumConfig(count=4)}),
         (RFormerRegressor, {"clip": 5.0, "views": ("local",), "lags": 2.0}),
     ],

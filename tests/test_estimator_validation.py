@@ -62,7 +62,7 @@ def test_a_validation_part_of_one_class_is_judged_by_its_loss(tmp_path):
 
 def test_members_share_encoder_and_target_scale_and_have_feature_scales_of_their_own():
     y = np.arange(24.0) ** 2
-    model = make(RFormerRegressor, **TINY, members=3).fit(walks(), y)
+    model = make(RFormerRegressor, **TINY, n_estimators=3).fit(walks(), y)
     predictor = model.predictor_
     assert predictor.targets.mean == (pytest.approx(y.mean()),)
     assert predictor.targets.scale == (pytest.approx(y.std()),)
@@ -85,7 +85,7 @@ def test_balanced_weights_are_those_of_each_members_own_part(monkeypatch):
         return plain(self, *arguments)
 
     monkeypatch.setattr(RFormerClassifier, "_calibrate", watched)
-    model = make(RFormerClassifier, **TINY, members=3, class_weight="balanced").fit(walks(), y)
+    model = make(RFormerClassifier, **TINY, n_estimators=3, class_weight="balanced").fit(walks(), y)
     for held, weight in zip(np.split(model.validation_index_, 3), seen, strict=True):
         counts = np.bincount(np.delete(y, held))
         np.testing.assert_allclose(weight, counts.sum() / (2 * counts), rtol=1e-6)

@@ -268,7 +268,7 @@ def test_the_baseline_transformer_is_explained_sample_by_sample():
 @pytest.mark.parametrize("kind", [RFormerClassifier, RFormerRegressor])
 @pytest.mark.parametrize(
     "options",
-    [{"members": 2}, {"scaling": "rank"}, {"observations": True, "depth": 0}, {"wide": 16}],
+    [{"n_estimators": 2}, {"scaling": "rank"}, {"observations": True, "depth": 0}, {"wide": 16}],
     ids=["committee", "ranks", "observations", "wide"],
 )
 def test_words_add_up_for_every_kind_of_model(kind, options):

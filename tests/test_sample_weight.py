@@ -37,7 +37,7 @@ def test_a_series_of_weight_zero_is_as_good_as_not_there(kind, members):
     weight = np.where(np.arange(24) % 4 == 3, 0.0, 1.0 + np.arange(24))
     kept = weight > 0
     groups = np.arange(24) // 3
-    options = TINY | {"members": members}
+    options = TINY | {"n_estimators": members}
     whole = make(kind, **options).fit(X, Y, sample_weight=weight, groups=groups)
     part = make(kind, **options).fit(
         X[kept], Y[kept], sample_weight=weight[kept], groups=groups[kept]

@@ -355,7 +355,7 @@ def test_joined_inputs_of_other_lengths_are_padded_and_masked():
 
 def test_a_committee_answers_with_the_mean_of_its_members_and_survives_a_disk(tmp_path):
     batch = data()
-    model = make(RFormerClassifier, **TINY, members=3, run_dir=tmp_path / "run").fit(batch)
+    model = make(RFormerClassifier, **TINY, n_estimators=3, run_dir=tmp_path / "run").fit(batch)
     committee = model.predictor_.model
     assert len(committee.members) == 3
     inputs = model.predictor_.encoder.encode(batch)
@@ -369,7 +369,7 @@ def test_a_committee_answers_with_the_mean_of_its_members_and_survives_a_disk(tm
     again = RFormerClassifier.load(tmp_path / "run" / "model")
     assert np.array_equal(again.predict_proba(batch), model.predict_proba(batch))
     assert model.explain(batch[:1])[0].windows.shape == (5,)
-    resumed = make(RFormerClassifier, **TINY, members=3, run_dir=tmp_path / "run", resume=True)
+    resumed = make(RFormerClassifier, **TINY, n_estimators=3, run_dir=tmp_path / "run", resume=True)
     assert same(weights(resumed.fit(batch)), weights(model))
 
 
@@ -388,5 +388,5 @@ def test_every_series_validates_one_member_and_groups_stay_together():
 def test_numbers_of_a_committee_are_means(uncertainty):
     batch, y = data(), np.arange(40.0)
     options = {k: v for k, v in TINY.items() if k != "epochs"} | {"epochs": 1}
-    model = make(RFormerRegressor, **options, members=2, uncertainty=uncertainty).fit(batch, y)
+    model = make(RFormerRegressor, **options, n_estimators=2, uncertainty=uncertainty).fit(batch, y)
     assert np.isfinite(model.predict(batch)).all()

@@ -56,7 +56,7 @@ def test_an_argument_that_a_baseline_does_not_know_is_refused_in_its_own_name(cl
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("model.zz", "unknown parameter 'model.zz'; model has d_model, "),
+        ("model.zz", "unknown parameter 'model.zz'; model has quantiles, d_model, "),
         ("zz", "unknown parameter 'zz'; GRUClassifier has static, causal, "),
         ("windows", "'windows': GRUClassifier has no tokens; leave it out"),
     ],

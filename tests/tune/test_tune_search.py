@@ -15,9 +15,10 @@ from small import TINY, make_sine
 SPACE = Space(learning_rate=Range(1e-4, 1e-1, log=True), d_model=Choice((8, 16)))
 EPOCHS = 8
 START = {
-    "learning_rate": 2e-3, "d_model": 16, "metric": "auto", "random_state": 0, "epochs": EPOCHS,
+    "learning_rate": 2e-3, "d_model": 16, "training__metric": "auto", "random_state": 0,
+    "epochs": EPOCHS,
 }  # fmt: skip
-SETTINGS = RFormerClassifier.settings(TINY | {"metric": "auto", "device": "cpu"})
+SETTINGS = RFormerClassifier.settings(TINY | {"training__metric": "auto", "device": "cpu"})
 
 
 @pytest.fixture(scope="module")
@@ -234,5 +235,6 @@ def test_a_trial_that_is_pruned_stops(problem):
 
 def test_a_metric_that_is_not_defined_fails_the_trial(problem):
     one = problem.batch[problem.batch.labels == problem.batch.labels[0]]
+    settings = SETTINGS | {"training__metric": "auroc"}
     with pytest.raises(InputError, match="auroc is not defined on the validation part"):
-        run_trial(replace(problem, held=(one, one.labels)), SETTINGS | {"metric": "auroc"}, Heard())
+        run_trial(replace(problem, held=(one, one.labels)), settings, Heard())

@@ -9,7 +9,6 @@ from roughformer.errors import InputError
 from roughformer.series import SeriesBatch
 from roughformer.signatures.words import word_count
 from roughformer.tokens import SpectrumConfig, TokenConfig
-from roughformer.util.checks import whole_number
 
 __all__ = ["token_config"]
 
@@ -96,14 +95,10 @@ def _context(wish: Any, windows: Any, batch: SeriesBatch, causal: bool) -> int |
         if wish not in ("auto", None):
             raise InputError("context is for causal models; set causal=True, or leave it out")
         return None
-    if wish is None:
-        return None
-    if isinstance(wish, str):
-        if wish != "auto":
-            raise InputError(f"context must be 'auto', None or a number of windows, got {wish!r}")
+    if wish == "auto":
         goes_on = TokenConfig(windows=windows).rule.rule in ("duration", "points")
         return round(_n_windows(windows, batch)) if goes_on else None
-    return whole_number(wish, "context, a number of windows,", 1)
+    return None if wish is None else int(wish)
 
 
 def _median_span(batch: SeriesBatch) -> float:

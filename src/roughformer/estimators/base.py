@@ -67,7 +67,6 @@ class TrainedEstimator(FittedEstimator):
 
     # Parameters; an estimator that does not have one of them has this value.
     causal: Any = False
-    context: Any = None
     static: Any = ()
     _rate_like = False  # whether targets are rates, per unit of time
 
@@ -191,7 +190,9 @@ class TrainedEstimator(FittedEstimator):
             parts = self._parts(batch, target, weight, groups, seed)
             self.validation_index_ = used[self.validation_index_]
         else:
-            outside, outside_y = held_series(validation[0], self.members, validation[1])
+            outside, outside_y = held_series(
+                validation[0], self._train_config.n_estimators, validation[1]
+            )
             aim = self._aim(outside_y, len(outside))
             parts = [((batch, target, weight), (outside, aim, None))]
             self.validation_index_ = np.zeros(0, dtype=np.int64)
@@ -237,7 +238,7 @@ class TrainedEstimator(FittedEstimator):
             batch,
             target,
             weight,
-            members=self.members,
+            count=self._train_config.n_estimators,
             fraction=self.validation,
             seed=seed,
             classes=classes,
@@ -295,13 +296,13 @@ class TrainedEstimator(FittedEstimator):
         if "tokens" not in self.groups:
             return found
         usual = {name: self._usual("tokens", name) for name in TokenConfig.options()}
-        return usual | found | self._options("tokens") | {"context": self.context}
+        return usual | found | self._options("tokens")
 
     def _changed_tokens(self) -> list[str]:
         """Options of the tokens that are not as usual."""
         found = self._changed("tokens") if "tokens" in self.groups else []
         usual = inspect.signature(type(self)).parameters
-        others = [name for name in ("static", "context", "causal") if name in usual]
+        others = [name for name in ("static", "causal") if name in usual]
         return found + [n for n in others if repr(getattr(self, n)) != repr(usual[n].default)]
 
     def _warn_of_little(self, batch: Series) -> None:
@@ -322,6 +323,7 @@ class TrainedEstimator(FittedEstimator):
         (series, target, weight), (held_series, held_target, held_weight) = part, held
         encoder = plan.encoder
         model = plan.kind.model(plan.model)
+        metric = self.checked_metric(config.metric)
         source = source_of(
             encoder, series, target, config, readers=config.readers, weight=weight,
             rate_like=self._rate_like, to_target=self._to_loss, threads=1,
@@ -354,12 +356,12 @@ class TrainedEstimator(FittedEstimator):
             plan.model,
             valid,
             lambda output, aim: self._scores(predictor, output, aim, valid),
-            self.checked_metric(self.metric),
+            metric,
             self._weight,
             training_key(
                 series, target, held_series, held_target, config, encoder, plan.model,
                 *(part for part in (weight, held_weight) if part is not None),
-                repr((self.checked_metric(self.metric), getattr(self, "class_weight", None))),
+                repr((metric, getattr(self, "class_weight", None))),
             ),
             self._held_weight,
         )  # fmt: skip
@@ -368,7 +370,7 @@ class TrainedEstimator(FittedEstimator):
             team.once(lambda: run_dir.mkdir(parents=True, exist_ok=True))
         try:
             history = train(
-                model, data, config, run_dir=run_dir, resume=bool(self.resume),
+                model, data, config, run_dir=run_dir, resume=config.resume,
                 verbose=bool(self.verbose), tensorboard=config.tensorboard,
             )  # fmt: skip
         finally:

@@ -24,23 +24,15 @@ _TEXTS = {
         Names of the static covariates to use. None by default, because they may leak the target.
     causal : bool, default False
         Predict at every window (a model of samples: at every sample) from the past only.""",
-    "context": """context : int or None, default "auto"
-        Number of windows that a causal model looks back; None: all since the start.""",
     "training": """epochs : int, optional
         Maximum number of passes over the training part. Not given: 60.
-    batch_size : int, optional
-        Series in a step. Not given: 32.
     learning_rate : float, optional
         Highest learning rate of the schedule. Not given: 2e-3.
     drop : float or (float, float), optional
         Share of the points that is dropped while training, or a range of shares.
     validation : float, default 0.2
         Share of the series (of the groups, if ``fit`` gets them) that is held out to choose the
-        best epoch and to calibrate.
-    metric : str, default "auto"
-        Score of the validation part that chooses the best epoch.
-    members : int, default 1
-        Number of models, each validated on another part, whose predictions are averaged.""",
+        best epoch and to calibrate.""",
     "running": """random_state : int, RandomState or None, default None
         The same integer gives the same model.
     device : {"auto", "cpu", "cuda", "mps"}, default "auto"
@@ -49,20 +41,17 @@ _TEXTS = {
         Threads of torch; None: as torch is set, -1: all.
     run_dir : path-like, optional
         Directory for the log, the state to resume from and the model.
-    resume : bool, default False
-        Continue the interrupted run in ``run_dir``.
     verbose : int, default 0
         1 shows progress.""",
     "classes": """class_weight : "balanced", dict or None, default None
         Weights of the classes in the loss and in the validation scores: label -> weight.""",
     "numbers": """uncertainty : {"none", "gaussian", "quantile"}, default "none"
-        "gaussian" for ``predict(return_std=True)``, "quantile" for ``predict_quantiles``.
-    quantiles : tuple of float, default (0.1, 0.5, 0.9)
-        Levels of "quantile".""",
+        "gaussian" for ``predict(return_std=True)``, "quantile" for ``predict_quantiles``.""",
     "token_group": """tokens : TokenConfig or dict, optional
         Other options of the tokens.""",
     "train_group": """training : TrainConfig or dict, optional
-        Other options of the training: optimiser, augmentation, calibration, callbacks.""",
+        Other options of the training: batch size, metric, number of models, optimiser,
+        augmentation, calibration, resuming, callbacks.""",
     "fitted": """predictor_ : Predictor
         The trained model with its encoder.
     history_ : list of dict

@@ -22,8 +22,6 @@ from roughformer.util.threads import using_threads
 
 __all__ = ["FittedEstimator"]
 
-_OF_THE_RUN = ("run_dir", "resume")
-
 
 class FittedEstimator(GroupedParameters):
     """An estimator around a ``predictor_``, which fitting or loading gives it."""
@@ -269,8 +267,8 @@ class FittedEstimator(GroupedParameters):
         """
         check_is_fitted(self, "predictor_")
         _check_directory(directory)
-        # Where a run was made, and that it went on, is not the model's business.
-        given = {k: v for k, v in self.get_params(deep=False).items() if k not in _OF_THE_RUN}
+        given = self.get_params(deep=False)
+        del given["run_dir"]  # where a run was made is not the model's business
         self.predictor_.facts["parameters"] = to_plain(given)
         self.predictor_.save(directory)
 

@@ -70,7 +70,7 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
         Attention blocks across channels.
     dropout : float, default 0.1
         Share of activations dropped in training.
-    members : int, default 1
+    n_estimators : int, default 1
         Number of networks, trained from different seeds, whose answers are averaged.
     validation : float, default 0.2
         Share of the series that is held out to calibrate intervals; 0: intervals are the
@@ -135,7 +135,7 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
         d_model: int = 64,
         n_layers: int = 2,
         dropout: float = 0.1,
-        members: int = 1,
+        n_estimators: int = 1,
         validation: float = 0.2,
         random_state: Any = None,
         device: Literal["auto", "cpu", "cuda", "mps"] = "auto",
@@ -155,7 +155,7 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
         self.d_model = d_model
         self.n_layers = n_layers
         self.dropout = dropout
-        self.members = members
+        self.n_estimators = n_estimators
         self.validation = validation
         self.random_state = random_state
         self.device = device
@@ -283,7 +283,7 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
         return self
 
     def _check_parameters(self) -> None:
-        for name, least in (("context", 2), ("steps", 1), ("batch_size", 1), ("members", 1)):
+        for name, least in (("context", 2), ("steps", 1), ("batch_size", 1), ("n_estimators", 1)):
             value = getattr(self, name)
             whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
             if not whole or value < least:
@@ -332,7 +332,7 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
             device = torch.accelerator.current_accelerator(check_available=True) or device
         networks = []
         self.history_ = []
-        for number in range(self.members):
+        for number in range(self.n_estimators):
             with torch.random.fork_rng():
                 torch.manual_seed(seed + number)
                 network = Forecaster(config)

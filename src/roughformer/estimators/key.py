@@ -15,7 +15,7 @@ __all__ = ["training_key"]
 # in the middle of an epoch would see some of them twice.
 _ORDER = 2
 # Options that change nothing in the state of a training.
-_NO_MATTER = {"save_seconds", "readers", "tensorboard", "calibrate"}
+_NO_MATTER = {"save_seconds", "readers", "tensorboard", "calibrate", "metric"}
 
 
 def training_key(*parts: Any) -> str:

@@ -16,14 +16,15 @@ _DATA = (
     "n_features", "n_static", "n_spectrum", "n_wide_features", "n_channels", "n_spectra",
     "n_frequencies", "harmonics", "stride", "n_outputs", "task", "n_bins", "bin_low", "bin_step",
 )  # fmt: skip
-_PARAMETERS = ("uncertainty", "quantiles", "causal", "context")
 
 
 class ModelGroup(Group):
     """Options of a model that the data and other parameters of its estimator do not decide."""
 
     set_by: ClassVar[dict[str, str]] = dict.fromkeys(_DATA, "the data") | {
-        name: name for name in _PARAMETERS
+        "uncertainty": "uncertainty",
+        "causal": "causal",
+        "context": "tokens__context",
     }
 
 
@@ -63,6 +64,8 @@ class ModelConfig(ModelGroup, RFormerConfig):
         Octaves of the encoding of window times.
     clip : float, default 10.0
         Standardised features are clipped to ± this.
+    quantiles : tuple of float, default (0.1, 0.5, 0.9)
+        Levels of ``uncertainty="quantile"``.
 
     Examples
     --------
@@ -76,6 +79,8 @@ class ModelConfig(ModelGroup, RFormerConfig):
 
 class RateModelConfig(ModelGroup, TempoConfig):
     """Shape of a TempoFormer, the model of ``RateRegressor``."""
+
+    set_by: ClassVar[dict[str, str]] = ModelGroup.set_by | {"quantiles": "the histogram of rates"}
 
     n_outputs: int = 1
     n_channels: int = 1

@@ -2,7 +2,7 @@
 
 import difflib
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Self
 
 from sklearn.base import BaseEstimator
@@ -15,10 +15,10 @@ __all__ = ["GroupedParameters"]
 
 # Options whose value is chosen from the training series unless it is given.
 _AUTO = {
-    "tokens": ("windows", "depth", "basepoint", "clock", "observations", "spectrum"),
+    "tokens": ("windows", "depth", "basepoint", "clock", "context", "observations", "spectrum"),
     "model": ("wide", "scaling"),
 }
-_OF_TOKENS = {*TokenConfig.options(), "context"}
+_RENAMED = {"members": "n_estimators"}
 
 
 class GroupedParameters(BaseEstimator):  # type: ignore[misc]
@@ -29,6 +29,25 @@ class GroupedParameters(BaseEstimator):  # type: ignore[misc]
 
     groups: ClassVar[dict[str, type[Group]]]
     shortcuts: ClassVar[dict[str, str]]  # flat parameter -> the group that has it as well
+
+    def __new__(cls, *args: Any, **params: Any) -> Self:
+        """Say where an option is that is in a group and not among the parameters."""
+        cls._check_flat(params)
+        made: Self = super().__new__(cls)
+        return made
+
+    @classmethod
+    def _check_flat(cls, params: Iterable[str]) -> None:
+        for name in [name for name in params if name not in inspect.signature(cls).parameters]:
+            option = _RENAMED.get(name, name)
+            homes = [home for home, group in cls.groups.items() if option in group.options()]
+            if homes:
+                places = " or ".join(f"{h}={cls.groups[h].__name__}({option}=...)" for h in homes)
+                grids = " or ".join(f"{home}__{option}" for home in homes)
+                raise InputError(
+                    f"{name!r} is an option of a group: give {places}, or set {grids} in "
+                    "set_params and grids"
+                )
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Parameters by name.
@@ -70,10 +89,7 @@ class GroupedParameters(BaseEstimator):  # type: ignore[misc]
             group, nested, option = name.partition("__")
             if nested and group in self.groups:
                 options.setdefault(group, {})[option] = params.pop(name)
-        for name in params.keys() - inspect.signature(type(self)).parameters:
-            homes = [f"{home}__{name}" for home, g in self.groups.items() if name in g.options()]
-            if homes:
-                raise InputError(f"{name!r} is an option of a group; set {' or '.join(homes)}")
+        self._check_flat(params)
         before = vars(self).copy()
         try:
             super().set_params(**params)
@@ -175,6 +191,8 @@ class GroupedParameters(BaseEstimator):  # type: ignore[misc]
         homes = [home for home, group in cls.groups.items() if name in group.options()]
         if len(homes) == 1:
             return f"{homes[0]}__{name}"
+        if name in _RENAMED:
+            raise InputError(f"{name!r} is called {_RENAMED[name]!r} now")
         if homes:
             both = " and ".join(f"{home}.{name}" for home in homes)
             raise InputError(f"{name!r} may be {both}; say which")
@@ -243,7 +261,9 @@ def _unknown(cls: type[GroupedParameters], name: str) -> str:
     group, _, option = name.replace("__", ".").rpartition(".")
     known = {s.rpartition("__")[2]: s.replace("__", ".") for s in cls.usual_settings()}
     where = cls.__name__
-    if "tokens" not in cls.groups and ("tokens" in (group, option) or option in _OF_TOKENS):
+    if "tokens" not in cls.groups and (
+        "tokens" in (group, option) or option in TokenConfig.options()
+    ):
         return f"unknown parameter {name!r}: {where} has no tokens; leave it out, or use an RFormer"
     if group in cls.groups:
         known = {option: f"{group}.{option}" for option in cls.groups[group].options()}

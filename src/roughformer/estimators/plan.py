@@ -9,12 +9,16 @@ from torch import Tensor
 from roughformer.errors import InputError
 from roughformer.estimators.automatic import token_config
 from roughformer.inference.registry import ModelSpec, get_model
+from roughformer.model.outputs import OutputConfig
 from roughformer.series import SeriesBatch
 from roughformer.tokens import TokenConfig, Tokenizer
 from roughformer.train import TrainConfig
 from roughformer.util.groups import Group, one_line
 
 __all__ = ["Plan", "Requested", "plan_of"]
+
+
+_LEVELS = OutputConfig.model_fields["quantiles"].default
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,9 @@ def plan_of(
     """
     if output["task"] == "regression" and train.label_smoothing:
         raise InputError("label_smoothing is for classification; leave it out")
+    levels = getattr(requested.model, "quantiles", None)
+    if levels != _LEVELS and levels and output.get("uncertainty") != "quantile":
+        raise InputError("quantiles are levels of uncertainty='quantile'; set that, too")
     kind = get_model(kind_name)
     model = {name: getattr(requested.model, name) for name in type(requested.model).options()}
     try:

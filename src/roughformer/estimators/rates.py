@@ -50,7 +50,7 @@ class RateRegressor(TrainedRegressor):
     kind = "tempo"
     groups: ClassVar[dict[str, type[Group]]] = {"model": RateModelConfig, "training": TrainConfig}
     shortcuts: ClassVar[dict[str, str]] = dict.fromkeys(
-        ("epochs", "batch_size", "learning_rate", "drop"), "training"
+        ("epochs", "learning_rate", "drop"), "training"
     )
     _rate_like = True
 
@@ -59,17 +59,13 @@ class RateRegressor(TrainedRegressor):
         *,
         rate_unit: float = 1.0,
         epochs: int | None = None,
-        batch_size: int | None = None,
         learning_rate: float | None = None,
         drop: float | tuple[float, float] | None = None,
         validation: float = 0.2,
-        metric: str = "auto",
-        members: int = 1,
         random_state: Any = None,
         device: Literal["auto", "cpu", "cuda", "mps"] = "auto",
         n_jobs: int | None = None,
         run_dir: Any = None,
-        resume: bool = False,
         verbose: int = 0,
         model: RateModelConfig | dict[str, Any] | None = None,
         training: TrainConfig | dict[str, Any] | None = None,
@@ -77,17 +73,13 @@ class RateRegressor(TrainedRegressor):
         """Keep the parameters as given, as scikit-learn wants it; see the class."""
         self.rate_unit = rate_unit
         self.epochs = epochs
-        self.batch_size = batch_size
         self.learning_rate = learning_rate
         self.drop = drop
         self.validation = validation
-        self.metric = metric
-        self.members = members
         self.random_state = random_state
         self.device = device
         self.n_jobs = n_jobs
         self.run_dir = run_dir
-        self.resume = resume
         self.verbose = verbose
         self.model = model
         self.training = training

@@ -33,7 +33,6 @@ class TrainedRegressor(RegressorMixin, TrainedEstimator):  # type: ignore[misc]
 
     task = "regression"
     uncertainty: Any = "none"
-    quantiles: Any = (0.1, 0.5, 0.9)
 
     def __sklearn_tags__(self) -> Any:
         """Targets may be ``(B, m)``."""
@@ -343,11 +342,7 @@ class TrainedRegressor(RegressorMixin, TrainedEstimator):  # type: ignore[misc]
             raise InputError(
                 f"uncertainty must be one of {', '.join(_UNCERTAINTIES)}; got {self.uncertainty!r}"
             )
-        return {
-            "n_outputs": target.shape[-1],
-            "uncertainty": self.uncertainty,
-            "quantiles": _levels(self.quantiles),
-        }
+        return {"n_outputs": target.shape[-1], "uncertainty": self.uncertainty}
 
     def _fit_targets(self, target: Tensor, outputs: OutputConfig) -> None:
         rows = target.reshape(-1, target.shape[-1]).numpy()
@@ -390,10 +385,3 @@ class TrainedRegressor(RegressorMixin, TrainedEstimator):  # type: ignore[misc]
         super()._adopt(predictor)
         assert isinstance(predictor.targets, NumberTargets)
         self._targets = predictor.targets
-
-
-def _levels(quantiles: Any) -> tuple[Any, ...]:
-    """The levels of quantiles; what they must be is checked with the other options."""
-    if isinstance(quantiles, str) or not np.iterable(quantiles):
-        raise InputError(f"quantiles must be levels such as (0.1, 0.5, 0.9), got {quantiles!r}")
-    return tuple(quantiles)

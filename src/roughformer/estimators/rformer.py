@@ -33,7 +33,6 @@ _SHORTCUTS = {
     "depth": "tokens",
     "views": "tokens",
     "epochs": "training",
-    "batch_size": "training",
     "learning_rate": "training",
     "drop": "training",
 }
@@ -61,7 +60,7 @@ class _WithRecipe(TrainedEstimator):
             super()._learn(data, validation, seed)
         else:
             if validation is not None:  # it is checked, and left to whoever gave it
-                held, y = held_series(validation[0], self.members, validation[1])
+                held, y = held_series(validation[0], 1, validation[1])
                 self._aim(y, len(held))
             self._learn_ensemble(data, seed)
 
@@ -70,8 +69,6 @@ class _WithRecipe(TrainedEstimator):
         changed.
         """
         found = [f"{group}.{name}" for group in self.groups for name in self._changed(group)]
-        if self.members != 1:
-            found.append("members")
         if self.causal:
             found.append("causal=True")
         if getattr(self, "uncertainty", "none") != "none":
@@ -87,7 +84,7 @@ class _WithRecipe(TrainedEstimator):
     def _learn_ensemble(self, data: TrainingSet, seed: int) -> None:
         batch, target, weight, groups, _ = data
         assert not isinstance(batch, StoredSeries)
-        self.checked_metric(self.metric)
+        self.checked_metric(self._train_config.metric)
         check_device(self._train_config.device)
         self._fit_targets(target, None)
         of_class = self._class_weight(target, weight)
@@ -129,7 +126,6 @@ class RFormerClassifier(_WithRecipe, TrainedClassifier):
     {recipe}
     {tokens}
     {series}
-    {context}
     {training}
     {classes}
     {running}
@@ -162,20 +158,15 @@ class RFormerClassifier(_WithRecipe, TrainedClassifier):
         views: View | tuple[View, ...] | None = None,
         static: tuple[str, ...] = (),
         causal: bool = False,
-        context: int | Literal["auto"] | None = "auto",
         epochs: int | None = None,
-        batch_size: int | None = None,
         learning_rate: float | None = None,
         drop: float | tuple[float, float] | None = None,
         validation: float = 0.2,
-        metric: str = "auto",
-        members: int = 1,
         class_weight: Literal["balanced"] | dict[Any, float] | None = None,
         random_state: Any = None,
         device: Literal["auto", "cpu", "cuda", "mps"] = "auto",
         n_jobs: int | None = None,
         run_dir: Any = None,
-        resume: bool = False,
         verbose: int = 0,
         tokens: TokenConfig | dict[str, Any] | None = None,
         model: ModelConfig | dict[str, Any] | None = None,
@@ -188,20 +179,15 @@ class RFormerClassifier(_WithRecipe, TrainedClassifier):
         self.views = views
         self.static = static
         self.causal = causal
-        self.context = context
         self.epochs = epochs
-        self.batch_size = batch_size
         self.learning_rate = learning_rate
         self.drop = drop
         self.validation = validation
-        self.metric = metric
-        self.members = members
         self.class_weight = class_weight
         self.random_state = random_state
         self.device = device
         self.n_jobs = n_jobs
         self.run_dir = run_dir
-        self.resume = resume
         self.verbose = verbose
         self.tokens = tokens
         self.model = model
@@ -220,7 +206,6 @@ class RFormerRegressor(_WithRecipe, TrainedRegressor):
     {recipe}
     {tokens}
     {series}
-    {context}
     {training}
     {numbers}
     {running}
@@ -249,21 +234,15 @@ class RFormerRegressor(_WithRecipe, TrainedRegressor):
         views: View | tuple[View, ...] | None = None,
         static: tuple[str, ...] = (),
         causal: bool = False,
-        context: int | Literal["auto"] | None = "auto",
         epochs: int | None = None,
-        batch_size: int | None = None,
         learning_rate: float | None = None,
         drop: float | tuple[float, float] | None = None,
         validation: float = 0.2,
-        metric: str = "auto",
-        members: int = 1,
         uncertainty: Literal["none", "gaussian", "quantile"] = "none",
-        quantiles: tuple[float, ...] = (0.1, 0.5, 0.9),
         random_state: Any = None,
         device: Literal["auto", "cpu", "cuda", "mps"] = "auto",
         n_jobs: int | None = None,
         run_dir: Any = None,
-        resume: bool = False,
         verbose: int = 0,
         tokens: TokenConfig | dict[str, Any] | None = None,
         model: ModelConfig | dict[str, Any] | None = None,
@@ -276,21 +255,15 @@ class RFormerRegressor(_WithRecipe, TrainedRegressor):
         self.views = views
         self.static = static
         self.causal = causal
-        self.context = context
         self.epochs = epochs
-        self.batch_size = batch_size
         self.learning_rate = learning_rate
         self.drop = drop
         self.validation = validation
-        self.metric = metric
-        self.members = members
         self.uncertainty = uncertainty
-        self.quantiles = quantiles
         self.random_state = random_state
         self.device = device
         self.n_jobs = n_jobs
         self.run_dir = run_dir
-        self.resume = resume
         self.verbose = verbose
         self.tokens = tokens
         self.model = model

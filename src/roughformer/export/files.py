@@ -250,7 +250,7 @@ def export_graph(
     }
     made_by = f"roughformer {version('roughformer')}"
     about = {"made_by": made_by, **about, "inputs": inputs, "outputs": list(graph.outputs)}
-    tensors = {name: torch.from_numpy(x) for name, x in example.items()}
+    tensors = {name: torch.from_numpy(example[name]) for name in graph.inputs}  # in this order
     file = serialized(graph, tensors, format, about)
     run = open_graph(file, format, graph.outputs)
     worst: dict[str, float] = {}

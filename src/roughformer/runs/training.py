@@ -161,7 +161,7 @@ def run_training(request: TrainingRequest) -> dict[str, Any]:
         settings = settings | {"class_weight": named_weights(weights, asked.target)}
     running = {
         "run_dir": request.out,
-        "resume": request.resume,
+        "training__resume": request.resume,
         "verbose": 0 if request.quiet else 1,
     }
     estimator: Any = estimator_class(asked.task, asked.model).from_settings(settings | running)

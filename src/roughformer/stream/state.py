@@ -70,7 +70,7 @@ class State:
         return sum(array[:1].nbytes for array in self.arrays.values()) if self.n else 0
 
 
-_MARK, _VERSION = b"roughformer stream", 3
+_MARK, _VERSION = b"roughformer stream", 4
 _SEAL = 32  # bytes of SHA-256
 
 
