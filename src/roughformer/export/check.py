@@ -246,18 +246,18 @@ def _sizes(predictor: Predictor) -> tuple[Floats, Floats]:
 def _static(predictor: Predictor, n: int, rng: np.random.Generator) -> dict[str, Floats]:
     """Static covariates ``(n,)`` by name."""
     encoder = predictor.encoder
-    found: dict[str, Floats] = {}
+    covariates: dict[str, Floats] = {}
     if isinstance(encoder, Tokenizer | CellEncoder):
         for column in encoder.static_encoder.columns:
             if column.levels:
-                found[column.name] = rng.choice(column.levels, n)
+                covariates[column.name] = rng.choice(column.levels, n)
             else:
-                found[column.name] = rng.uniform(column.low, column.high, n)
+                covariates[column.name] = rng.uniform(column.low, column.high, n)
     else:
         scaling: Any = getattr(_first(predictor.model), "standardize_static", None)
         for i, name in enumerate(encoder.static):
             mean, spread = float(scaling.mean[i]), float(scaling.scale[i])
-            found[name] = mean + spread * rng.standard_normal(n)
-    for column_values in found.values():
+            covariates[name] = mean + spread * rng.standard_normal(n)
+    for column_values in covariates.values():
         column_values[rng.random(n) < _MISSING] = np.nan
-    return found
+    return covariates

@@ -210,12 +210,12 @@ class StepGraph(Exportable):
     # Rows of float64, the parts one behind the other: whole numbers and float32 lose nothing there.
 
     def _unpacked(self, rows: Tensor) -> State:
-        found, at = {}, 0
+        parts, at = {}, 0
         for name, shape in self.shapes.items():
             size = math.prod(shape)
-            found[name] = rows[:, at : at + size].reshape(rows.shape[0], *shape)
+            parts[name] = rows[:, at : at + size].reshape(rows.shape[0], *shape)
             at += size
-        return found
+        return parts
 
     def _packed(self, parts: State) -> Tensor:
         flat = [

@@ -170,8 +170,8 @@ def _joined(arrays: Sequence[Any], name: str) -> Any:
         )
     kinds = {"number" if a.dtype.kind in "biuf" else a.dtype.kind for a in given}
     if len(kinds) > 1 or len({a.shape[1:] for a in given}) > 1:
-        found = ", ".join(f"{a.dtype} {a.shape}" for a in given)
-        raise InputError(f"{name} to concatenate must be of one kind and shape, got {found}")
+        kinds_given = ", ".join(f"{a.dtype} {a.shape}" for a in given)
+        raise InputError(f"{name} to concatenate must be of one kind and shape, got {kinds_given}")
     return np.concatenate(given)
 
 

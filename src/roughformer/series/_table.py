@@ -85,7 +85,7 @@ def told_apart(column: pa.ChunkedArray) -> bool:
 
 def run_starts(column: pa.ChunkedArray) -> Index:
     """Rows at which another entry begins than in the row before, and those at which chunks do."""
-    found, at = [np.zeros(0, dtype=np.int64)], 0
+    starts, at = [np.zeros(0, dtype=np.int64)], 0
     for chunk in column.chunks:
         if pt.is_dictionary(chunk.type):
             chunk = chunk.indices
@@ -96,19 +96,19 @@ def run_starts(column: pa.ChunkedArray) -> Index:
             changes = np.zeros(0, dtype=np.int64)
         else:
             changes = np.flatnonzero(pc.not_equal(chunk[1:], chunk[:-1]))
-        found += [np.full(min(len(chunk), 1), at), changes + (at + 1)]
+        starts += [np.full(min(len(chunk), 1), at), changes + (at + 1)]
         at += len(chunk)
-    return np.concatenate(found)
+    return np.concatenate(starts)
 
 
 def take_rows(column: pa.ChunkedArray, rows: Index) -> pa.ChunkedArray:
     """Entries of a few rows, which ascend; pyarrow would join all chunks into one first."""
-    found, at = [], 0
+    taken, at = [], 0
     for chunk in column.chunks:
         first, last = np.searchsorted(rows, (at, at + len(chunk)))
-        found.append(chunk.take(pa.array(rows[first:last] - at)))
+        taken.append(chunk.take(pa.array(rows[first:last] - at)))
         at += len(chunk)
-    return pa.chunked_array(found, column.type)
+    return pa.chunked_array(taken, column.type)
 
 
 def column_times(

@@ -130,22 +130,22 @@ def read_groups(
         place, end = groups[at].place, at + 1
         while not whole and end < len(groups) and groups[end].place == place:
             end += 1
-        told = dict(groups[at].keys)
-        stored = [name for name in columns if name not in told]
+        path_keys = dict(groups[at].keys)
+        stored = [name for name in columns if name not in path_keys]
         numbers = [group.number for group in groups[at:end]]
         try:
             file = _open_file(place, columns[0])
             if whole:
-                found = iter([file.read_row_groups(numbers, stored, use_threads=False)])
+                tables = iter([file.read_row_groups(numbers, stored, use_threads=False)])
             else:
                 width = max(group.bytes / group.rows for group in groups[at:end])
                 batches = file.iter_batches(
                     max(int(_SLICE / width), _LEAST_ROWS),
                     row_groups=numbers, columns=stored, use_threads=False,
                 )  # fmt: skip
-                found = (pa.Table.from_batches([batch]) for batch in batches)
-            for table in found:
-                yield _in_kind(_with_told(table, told).select(columns), schema)
+                tables = (pa.Table.from_batches([batch]) for batch in batches)
+            for table in tables:
+                yield _in_kind(_with_path_keys(table, path_keys).select(columns), schema)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
             # Of a file that is elsewhere, this may be the connection.
             if isinstance(error, OSError) and not place.local:
@@ -262,9 +262,9 @@ def _open_file(place: Place, series_id: str) -> pq.ParquetFile:
     )
 
 
-def _with_told(table: pa.Table, told: dict[str, Any]) -> pa.Table:
+def _with_path_keys(table: pa.Table, path_keys: dict[str, Any]) -> pa.Table:
     """With the columns that the path tells: whole numbers, or codes of one text."""
-    for name, value in told.items():
+    for name, value in path_keys.items():
         column = pa.array(np.full(len(table), 0 if isinstance(value, str) else value))
         if isinstance(value, str):
             column = pa.DictionaryArray.from_arrays(column.cast(pa.int32()), [value])
@@ -483,15 +483,15 @@ def numbers_of(ids: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
 
 def buckets_of(column: pa.ChunkedArray, count: int) -> npt.NDArray[np.uint16]:
     """The bucket, 0 ... count - 1, of each row by its id; at most 2^16 of them."""
-    found = [np.zeros(0, np.uint16)]
+    parts = [np.zeros(0, np.uint16)]
     for chunk in column.chunks:
         if pa.types.is_integer(chunk.type):
-            found.append(_bucket(hash_ids(chunk.to_numpy()), count))
+            parts.append(_bucket(hash_ids(chunk.to_numpy()), count))
         else:
             coded = chunk if pa.types.is_dictionary(chunk.type) else chunk.dictionary_encode()
             entries = np.array(coded.dictionary.to_pylist(), dtype=str)
-            found.append(_bucket(hash_ids(entries), count)[coded.indices.to_numpy()])
-    return np.concatenate(found)
+            parts.append(_bucket(hash_ids(entries), count)[coded.indices.to_numpy()])
+    return np.concatenate(parts)
 
 
 def _bucket(hashes: Hashes, count: int) -> npt.NDArray[np.uint16]:

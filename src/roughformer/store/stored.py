@@ -105,9 +105,9 @@ class Manifest(_Plain):
             return cls.model_validate_json(text)
         except ValidationError as error:
             first = error.errors()[0]
-            where = ".".join(map(str, first["loc"])) or "its text"
+            field = ".".join(map(str, first["loc"])) or "its text"
             raise InputError(
-                f"{place} is damaged or of another version of roughformer: {where}: "
+                f"{place} is damaged or of another version of roughformer: {field}: "
                 f"{first['msg']}; make the store again"
             ) from None
 
@@ -286,9 +286,9 @@ def read_rows(
             labels=labels,
             time_origin=manifest.origin,
         )
-    found = _tokens(table, manifest) if tokens else None
+    held = _tokens(table, manifest) if tokens else None
     points = 0 if batch is None else batch.n_points
-    return Rows(ids, points, labels, static, batch, found)
+    return Rows(ids, points, labels, static, batch, held)
 
 
 def _tokens(table: pa.Table, manifest: Manifest) -> Tokens:
@@ -331,18 +331,18 @@ def _arrays(rows: Rows) -> dict[str, tuple[Array, npt.NDArray[np.int64]]]:
     begins and the last one ends, ``(B + 1,)``.
     """
     one_each = np.arange(len(rows) + 1)
-    found: dict[str, tuple[Array, npt.NDArray[np.int64]]] = {}
+    arrays: dict[str, tuple[Array, npt.NDArray[np.int64]]] = {}
     if rows.static is not None:
-        found["static"] = (rows.static, one_each)
+        arrays["static"] = (rows.static, one_each)
     if rows.series is not None:
-        found["times"] = (rows.series.times, rows.series.offsets)
-        found["values"] = (rows.series.values, rows.series.offsets)
+        arrays["times"] = (rows.series.times, rows.series.offsets)
+        arrays["values"] = (rows.series.values, rows.series.offsets)
     if rows.tokens is not None:
-        found["token_times"] = (rows.tokens.times, rows.tokens.offsets)
-        found["tokens"] = (rows.tokens.tokens, rows.tokens.offsets)
+        arrays["token_times"] = (rows.tokens.times, rows.tokens.offsets)
+        arrays["tokens"] = (rows.tokens.tokens, rows.tokens.offsets)
         if rows.tokens.spectrum is not None:
-            found["spectrum"] = (rows.tokens.spectrum, one_each)
-    return found
+            arrays["spectrum"] = (rows.tokens.spectrum, one_each)
+    return arrays
 
 
 def _kind(array: Array) -> pa.DataType:
@@ -390,14 +390,16 @@ Index = npt.NDArray[np.int64]
 
 
 class RowGroupCache:
-    """Row group g has the series ``starts[g]:starts[g + 1]``; ``where[g]`` are its shard and its
+    """Row groups of a store, the last used ones in memory.
+
+    Row group g has the series ``starts[g]:starts[g + 1]``; ``locations[g]`` are its shard and its
     number there.
     """
 
     def __init__(self, place: Place, manifest: Manifest) -> None:
         """Reads the ends of all shards, not their numbers."""
         self.place, self.manifest = place, manifest
-        where, counts = [], []
+        locations, counts = [], []
         for shard, info in enumerate(manifest.shards):
             footer = self._with_file(shard, lambda file: file.metadata)
             rows = [footer.row_group(k).num_rows for k in range(footer.num_row_groups)]
@@ -406,9 +408,9 @@ class RowGroupCache:
                     f"{place / info.file} has {sum(rows):,} series, the manifest of the "
                     f"store says {info.series:,}; make the store again"
                 )
-            where += [(shard, number) for number in range(len(rows))]
+            locations += [(shard, number) for number in range(len(rows))]
             counts += rows
-        self.where: Index = np.array(where, dtype=np.int64).reshape(-1, 2)
+        self.locations: Index = np.array(locations, dtype=np.int64).reshape(-1, 2)
         self.starts: Index = np.cumsum([0, *counts], dtype=np.int64)
         self._begin()
 
@@ -418,11 +420,11 @@ class RowGroupCache:
 
     def __getstate__(self) -> tuple[Any, ...]:
         """Another process reads for itself."""
-        return self.place, self.manifest, self.where, self.starts
+        return self.place, self.manifest, self.locations, self.starts
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         """Nothing is held yet."""
-        self.place, self.manifest, self.where, self.starts = state
+        self.place, self.manifest, self.locations, self.starts = state
         self._begin()
 
     def __len__(self) -> int:
@@ -449,17 +451,17 @@ class RowGroupCache:
             if (group, tokens) in self._held:
                 self._held.move_to_end((group, tokens))
                 return self._held[group, tokens]
-        shard, number = (int(k) for k in self.where[group])
-        found: Rows = self._with_file(
+        shard, number = (int(k) for k in self.locations[group])
+        loaded: Rows = self._with_file(
             shard,
             lambda file: read_rows(file, self.manifest, [number], series=not tokens, tokens=tokens),
         )
         with self._lock:
             if keep:
-                self._held[group, tokens] = found
+                self._held[group, tokens] = loaded
             while len(self._held) > _HELD:
                 self._held.popitem(last=False)
-        return found
+        return loaded
 
     def labels(self) -> npt.NDArray[Any] | None:
         """``(B,)`` of all series, in memory; None if there are none."""
@@ -469,10 +471,8 @@ class RowGroupCache:
             self._with_file(shard, lambda file: file.read(["label"]).column(0))
             for shard in range(len(self.manifest.shards))
         ]
-        found = pa.chunked_array([chunk for part in parts for chunk in part.chunks])
-        if pa.types.is_string(found.type) or pa.types.is_large_string(found.type):
-            return np.array(found.to_pylist(), dtype=str)
-        return np.asarray(found.to_numpy())
+        labels = pa.chunked_array([chunk for part in parts for chunk in part.chunks])
+        return _plain(pa.table({"label": labels}), "label")
 
     def _with_file(self, shard: int, use: Any) -> Any:
         place = self.place / self.manifest.shards[shard].file
@@ -552,8 +552,8 @@ class StoredSeries:
     @classmethod
     def open(cls, place: str | os.PathLike[str] | Place) -> "StoredSeries":
         """All series of the store at a path or URI."""
-        where = Place.of(place)
-        cache = RowGroupCache(where, Manifest.read(where))
+        store = Place.of(place)
+        cache = RowGroupCache(store, Manifest.read(store))
         return cls(cache, np.arange(len(cache)), cache.labels())
 
     def __len__(self) -> int:
@@ -599,7 +599,7 @@ class StoredSeries:
     @cached_property
     def _counts(self) -> Index:
         """``(G,)``: how many of the series are in each row group of the store."""
-        return np.bincount(self.cache.group_of(self.which), minlength=len(self.cache.where))
+        return np.bincount(self.cache.group_of(self.which), minlength=len(self.cache.locations))
 
     def part(self, which: Any) -> "StoredSeries":
         """Some of the series, by their numbers here; nothing is read."""
@@ -664,10 +664,10 @@ class StoredSeries:
             raise InputError(f"the store {self.cache.place} holds no tokens")
         wanted = _Wanted(self.cache, np.atleast_1d(self.which[which]), self._counts)
         # Only what is wanted of each row group stays in memory.
-        found = [(_some(rows, at), np.arange(len(at))) for rows, at in wanted.rows(tokens=True)]
-        inputs = _padded([(rows.tokens, at) for rows, at in found if rows.tokens is not None])
+        chosen = [(_some(rows, at), np.arange(len(at))) for rows, at in wanted.rows(tokens=True)]
+        inputs = _padded([(rows.tokens, at) for rows, at in chosen if rows.tokens is not None])
         if tokenizer.config.static:
-            held = [rows.static[at] for rows, at in found if rows.static is not None]
+            held = [rows.static[at] for rows, at in chosen if rows.static is not None]
             known = _Covariates(np.concatenate(held), self.manifest.static_names)
             inputs["static"] = tokenizer.static_encoder.encode(known)
         if wanted.as_is:
@@ -770,6 +770,6 @@ def _begin_encoding(stored: StoredSeries, tokenizer: Tokenizer | None) -> None:
     _own.update(stored=stored, tokenizer=tokenizer)
 
 
-def encode_in_worker(*wish: Any) -> dict[str, Array]:
-    """``encode_inputs`` of the process's own store; ``wish``: its other arguments."""
-    return encode_inputs(_own["stored"], _own["tokenizer"], *wish)
+def encode_in_worker(*arguments: Any) -> dict[str, Array]:
+    """``encode_inputs`` of the process's own store; ``arguments``: its other arguments."""
+    return encode_inputs(_own["stored"], _own["tokenizer"], *arguments)
