@@ -59,7 +59,7 @@ def test_estimator_module_stream_and_graph_are_one(options, seed):
     batch = series(4, longest=20, seed=seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", rf.UnobservedWarning)
-        want, mask = model.raw(batch)
+        want, mask = model.forward(batch)
     inputs = {name: torch.from_numpy(x) for name, x in padded(batch).items()}
     if options["static"]:
         inputs["static"] = torch.tensor(batch.static)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from pages import Served
 
-from roughformer.inference.explain import explain
+from roughformer.inference.explanation import explain
 from roughformer.serve import recordings as kept
 from roughformer.serve.pulse import make_pulse
 from roughformer.serve.recordings import samples_of

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from roughformer.inference.explain import Explanation, explain
+from roughformer.inference.explanation import Explanation, explain
 from roughformer.inference.predictor import Predictor
 from roughformer.series import SeriesBatch
 from roughformer.serve.refusal import Refusal

@@ -45,7 +45,7 @@ class ServedModel:
         if self.classes is not None:
             return []
         n = self.predictor.outputs.n_outputs
-        told = str(self.predictor.facts.get("data", {}).get("target", ""))
+        told = str(self.predictor.metadata.get("data", {}).get("target", ""))
         names = [name.strip() for name in told.split(",")]
         return names if len(names) == n and all(names) else [str(k) for k in range(n)]
 
@@ -135,7 +135,7 @@ class ServedModel:
             return self._answers(batch)
 
     def _answers(self, batch: SeriesBatch) -> list[dict[str, Any]]:
-        output, mask = self.predictor.raw(batch)
+        output, mask = self.predictor.forward(batch)
         last = self.predictor.at_last_window(output, mask)
         return answers_of(self.predictor, last).plain()
 

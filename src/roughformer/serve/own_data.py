@@ -30,7 +30,7 @@ def read_own_data(data: bytes, model: ServedModel, limits: Limits) -> list[dict[
     if table.num_rows > limits.max_length:
         raise Refusal(400, f"a file may have {limits.max_length} rows, got {table.num_rows}")
     present = table.column_names
-    trained: dict[str, Any] = model.predictor.facts.get("data", {}).get("columns", {})
+    trained: dict[str, Any] = model.predictor.metadata.get("data", {}).get("columns", {})
     given = {role: trained[role] for role in _ROLES if trained.get(role) in present}
     if "series_id" not in given and not any(is_usual(name, "series_id") for name in present):
         given["series_id"] = None
