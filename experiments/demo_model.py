@@ -15,7 +15,7 @@ import numpy as np
 from _results import ROOT, Results, show
 
 import roughformer as rf
-from roughformer.serve.demo_model import DEMO_SPAN, train_demo_model
+from roughformer.serve.demo import DEMO_SPAN, train_demo_model
 from roughformer.serve.pulse import make_pulse
 from roughformer_paper.datasets import heart_rate_recording, heart_rate_test_recordings
 

@@ -73,7 +73,7 @@ if TYPE_CHECKING:
     from roughformer.tokens import Tokenizer as Tokenizer
     from roughformer.train import TrainConfig as TrainConfig
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOME = {
     "errors": "CapacityError CheckpointError EngineWarning InputError MissingDataError",

@@ -5,7 +5,7 @@ import pytest
 
 from roughformer.errors import InputError
 from roughformer.inference.predictor import Predictor
-from roughformer.serve import demo_model as demo
+from roughformer.serve import demo
 from roughformer.serve.pulse import make_pulse
 
 
