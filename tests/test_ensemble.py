@@ -195,7 +195,7 @@ def test_out_of_fold_probabilities_are_honest():
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(80, 20, 1)), rng.integers(0, 2, 80)
     model = rf.RFormerClassifier(random_state=0).fit(x, y)
-    scores = model.predictor_.facts["out_of_fold"]["model"]
+    scores = model.predictor_.metadata["out_of_fold"]["model"]
     assert scores["accuracy"] < 0.7
     fresh, truth = rng.normal(size=(300, 20, 1)), rng.integers(0, 2, 300)
     assert log_loss(truth, model.predict_proba(fresh)) < 1.0
@@ -214,7 +214,7 @@ def test_a_group_that_is_left_out_is_not_known_from_the_others():
     y = np.arange(40) // 20
     x = rng.normal(size=(40, 20, 1)) + 0.5 * y[:, None, None]
     model = rf.RFormerClassifier(random_state=0).fit(x, y, groups=y)
-    scores = model.predictor_.facts["out_of_fold"]
+    scores = model.predictor_.metadata["out_of_fold"]
     assert all(row["accuracy"] <= 0.5 for name, row in scores.items() if name != "majority class")
 
 
