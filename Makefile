@@ -8,7 +8,7 @@ NATIVE := $(wildcard src/roughformer/signatures/native/*.cpp src/roughformer/sig
 	src/roughformer/signatures/words.py
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types contract unit slow lowest attack bench docs clean
+.PHONY: help run test lint types contract unit slow lowest attack bench docs wheel clean
 
 help:  ## what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 20
@@ -83,6 +83,12 @@ $(VENV)/.docs: $(VENV)/.native
 
 docs: $(VENV)/.docs  ## HTML documentation in docs/_build/html
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
+
+# PYTHONS: with torch; BARE: Pythons for which torch has no build here.
+PYTHONS ?= $(PYTHON)
+BARE ?=
+wheel:  ## sdist and wheels in dist/, tried in clean environments without a compiler
+	$(PYTHON) tools/wheel.py $(PYTHONS) --no-torch $(BARE)
 
 clean:  ## remove what was made
 	rm -rf $(VENV) $(VENV)-lowest build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache runs

@@ -1,6 +1,11 @@
-"""Build hook: compiles the native kernel into the wheel; without a compiler torch is used."""
+"""Build hook: compile the native kernel into the wheel.
+
+``ROUGHFORMER_BUILD_NATIVE=always`` fails without it, ``never`` makes a pure wheel. By default
+a failed compilation gives a pure wheel, in which torch computes the signatures.
+"""
 
 import os
+import platform
 import sys
 import sysconfig
 from pathlib import Path
@@ -16,10 +21,13 @@ class NativeKernel(BuildHookInterface):
         sys.path.insert(0, str(Path(self.root, "src")))
         from roughformer.signatures.native.build import BuildError, build, library_path
 
+        wanted = os.environ.get("ROUGHFORMER_BUILD_NATIVE", "auto")
         try:
+            if wanted == "never":
+                raise BuildError("ROUGHFORMER_BUILD_NATIVE=never")
             build(verbose=True)
         except BuildError as error:
-            if os.environ.get("ROUGHFORMER_REQUIRE_NATIVE"):
+            if wanted == "always":
                 raise
             # A stale library would be of another version: better none than a wrong one.
             library_path().unlink(missing_ok=True)
@@ -28,6 +36,8 @@ class NativeKernel(BuildHookInterface):
             )
             return
         # One wheel per platform for every Python 3: the library is plain C, loaded with ctypes.
-        platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+        tag = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+        # A Python built for both processors of a Mac still compiles for the one it runs on.
+        tag = tag.replace("universal2", platform.machine())
         build_data["pure_python"] = False
-        build_data["tag"] = f"py3-none-{platform}"
+        build_data["tag"] = f"py3-none-{tag}"

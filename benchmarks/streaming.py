@@ -26,7 +26,7 @@ from rich.console import Console
 from rich.table import Table
 
 import roughformer as rf
-from roughformer.io import make_pulse
+from roughformer.serve.pulse import make_pulse
 
 RATE = 125.0  # observations a second
 
@@ -35,8 +35,8 @@ def trained_model() -> rf.RFormerRegressor:
     """A causal model of the usual size; one epoch, as its answers do not matter here."""
     train = make_pulse(24, 32.0, seed=0, disturbed=0.0)
     model = rf.RFormerRegressor(
-        causal=True, windows=rf.Windows.by_duration(1.0), context=32, epochs=1, random_state=0,
-        uncertainty="gaussian", validation=0.0,
+        causal=True, windows=rf.Windows.by_duration(1.0), tokens=rf.TokenConfig(context=32),
+        epochs=1, random_state=0, uncertainty="gaussian", validation=0.0,
     )  # fmt: skip
     return model.fit(train, train.labels)
 
@@ -102,7 +102,7 @@ def naive(model: Any, sizes: tuple[int, ...]) -> list[dict[str, float]]:
         again = []
         for _ in range(3):
             before = time.perf_counter()
-            model.predictor_.numbers(batch)
+            model.predictor_.predict(batch)
             again.append(time.perf_counter() - before)
         stream = rf.Stream(model)
         stream.push(t, x)

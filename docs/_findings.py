@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from roughformer.io.bidmc import _STRIDE
+from roughformer_paper.datasets.bidmc import STRIDE
 from roughformer_paper.reproduce.heart_rate_page import PAPER, PULSE
 from roughformer_paper.reproduce.models import OWN_RDE_TITLE
 
@@ -183,7 +183,7 @@ def of_heart_rate(t: Tables) -> dict[str, str]:
     }  # fmt: skip
     trained = "Random protocol: how"
     found = {
-        "stride": str(_STRIDE),
+        "stride": str(STRIDE),
         "paper_hr": str(PAPER["rformer"][0]),
         "paper_hr_dropped": str(PAPER["rformer"][1]),
         "paper_gru": str(PAPER["gru"][0]),

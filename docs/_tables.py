@@ -29,27 +29,18 @@ PARAMETERS: dict[str, str] = {
     "static": "Names of the static covariates to use; none unless named, because they may hold "
     "the answer.",
     "causal": "Windows see the past only, and each has a prediction (`predict_windows`).",
-    "context": "Number of windows that a causal model looks back: in attention, and in its global "
-    "view. None: all since the start. auto: as many as a usual series has, if windows are by "
-    "duration or points.",
     "epochs": "Maximum number of passes over the training part.",
-    "batch_size": "Series in a step.",
     "learning_rate": "Highest rate of the schedule.",
     "drop": "Share of points dropped while training, or a range of shares.",
     "validation": "Share of the series, or of the groups, that is held out.",
-    "metric": "Score of the validation part that chooses the best epoch. auto: log_loss, rmse, or "
-    "the loss of a model of rates.",
-    "members": "Number of models, each validated on another part, whose predictions are averaged.",
     "class_weight": '`"balanced"`, or label → weight.',
     "uncertainty": "`gaussian` for `return_std`, `quantile` for `predict_quantiles`.",
-    "quantiles": "Levels of `quantile`.",
     "rate_unit": "Turns per unit of time of a target of 1, e.g. 1/60 for beats a minute and "
     "seconds.",
     "random_state": "The same whole number gives the same model.",
     "device": "`auto`, `cpu`, `cuda` or `mps`.",
     "n_jobs": "Threads of torch; None: as torch is set, -1: all.",
     "run_dir": "Directory for the log, the state to resume from and the model.",
-    "resume": "Continue the interrupted run in `run_dir`.",
     "verbose": "1: a progress bar, or lines where there is no terminal.",
     "tokens": "An `rf.TokenConfig`, below.",
     "model": "An `rf.ModelConfig`, below; of a `RateRegressor` a dict of its own options.",
@@ -65,6 +56,9 @@ TOKENS: dict[str, str] = {
     "levels tell series apart.",
     "clock": "Harmonic clocks of each local window. auto: as many as its points can tell apart, "
     "at most 16; 0 if values are mostly missing.",
+    "context": "Number of windows that a causal model looks back: in attention, and in its global "
+    "view. None: all since the start. auto: as many as a usual series has, if windows are by "
+    "duration or points.",
     "observations": "Words of each channel's own observations. auto: if more than half of the "
     "values are missing.",
     "spectrum": '`"linear"`, `"log"`, an `rf.SpectrumConfig`, or None. auto: linear; none for '

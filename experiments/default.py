@@ -23,7 +23,7 @@ from _results import ROOT, Results, show
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 import roughformer as rf
-from roughformer.io import (
+from roughformer_paper.datasets import (
     heart_rate_split,
     load_heart_rate,
     load_physionet2012,

@@ -34,7 +34,7 @@ from _results import ROOT, environment
 from sklearn.ensemble import HistGradientBoostingRegressor
 
 import roughformer as rf
-from roughformer.io import load_physionet2012
+from roughformer_paper.datasets import load_physionet2012
 
 ROWS = ROOT / "results" / "forecasting.jsonl"
 PAGE = ROOT / "docs" / "forecasting.md"

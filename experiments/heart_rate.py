@@ -15,7 +15,7 @@ import numpy as np
 from _results import ROOT, Results, show
 
 import roughformer as rf
-from roughformer.io import heart_rate_split, load_heart_rate
+from roughformer_paper.datasets import heart_rate_split, load_heart_rate
 
 TEMPO: dict[str, Any] = {
     "rate_unit": 1 / 60, "drop": (0.0, 0.5), "epochs": 8, "batch_size": 64, "learning_rate": 3e-3,

@@ -16,7 +16,7 @@ import numpy as np
 from _results import ROOT, Results, show
 from scipy.signal import butter, find_peaks, sosfiltfilt
 
-from roughformer.io.bidmc import heart_rate_test_recordings, load_heart_rate
+from roughformer_paper.datasets import heart_rate_test_recordings, load_heart_rate
 
 RATE = 125  # samples a second
 

@@ -20,9 +20,13 @@ from heart_rate import TEMPO
 
 import roughformer as rf
 from roughformer.inference.alarms import Alarm, AlarmState, time_to_detection
-from roughformer.io import heart_rate_split, load_heart_rate
-from roughformer.io.bidmc import heart_rate_recording, heart_rate_test_recordings
-from roughformer.io.pulse import pulse_signal
+from roughformer.serve.pulse import pulse_signal
+from roughformer_paper.datasets import (
+    heart_rate_recording,
+    heart_rate_split,
+    heart_rate_test_recordings,
+    load_heart_rate,
+)
 
 SPAN = 32.0
 DROPS = (0.0, 0.5, 0.8)

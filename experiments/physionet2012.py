@@ -19,7 +19,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 import roughformer as rf
-from roughformer.io import load_physionet2012, physionet2012_subset
+from roughformer_paper.datasets import load_physionet2012, physionet2012_subset
 
 STATIC = ("Age", "Gender", "Height", "ICUType")
 RECIPE: dict[str, Any] = {
@@ -92,7 +92,8 @@ def main() -> None:
         )
 
     def ours(seed: int, members: int) -> np.ndarray:
-        model = rf.RFormerClassifier(**RECIPE, members=members, random_state=seed, verbose=1)
+        model = rf.RFormerClassifier(**RECIPE, random_state=seed, verbose=1)
+        model.set_params(training__n_estimators=members)
         return model.fit(train).predict_proba(test)[:, 1]
 
     for seed in range(args.seeds):

@@ -12,7 +12,7 @@ import numpy as np
 from _results import ROOT, Results, show
 
 import roughformer as rf
-from roughformer.io import make_sine
+from roughformer_paper.datasets import make_sine
 
 TEST_SEED = 10_000
 LEVELS = (0.0, 0.3, 0.5, 0.7, 0.85)

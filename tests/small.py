@@ -38,6 +38,21 @@ def ragged_batch(n=5, channels=2, seed=0, missing=0.0):
     return rf.SeriesBatch.from_arrays(values, times)
 
 
+def make_sine(n=60, n_classes=3, length=60, *, t_max=6.0, low=10.0, high=500.0, seed=0):
+    """Noisy sines whose label is their frequency, one of ``n_classes`` from low to high."""
+    rng = np.random.default_rng(seed)
+    labels = rng.permutation(np.arange(n) % n_classes)
+    omega = np.linspace(low, high, n_classes)[labels]
+    phase = 0.5 * rng.standard_normal(n)
+    t = np.linspace(0.0, t_max, length)
+    x = (1 + (t / t_max) ** 2) * np.sin(omega[:, None] * t + phase[:, None])
+    x = (x + 0.2 * rng.standard_normal((n, length))).astype(np.float32)
+    return rf.SeriesBatch.from_tensor(
+        x[..., None], t=t, channels=["x"], labels=labels,
+        static=omega[:, None], static_names=["omega"],
+    )  # fmt: skip
+
+
 def make(kind, model=None, **options):
     """An estimator from options by their own names, whatever group they are in.
 

@@ -12,8 +12,7 @@ from sklearn.base import clone
 import roughformer as rf
 from roughformer.errors import InputError
 from roughformer.estimators import RFormerClassifier
-from roughformer.io import make_sine
-from small import TINY, make, walks
+from small import TINY, make, make_sine, walks
 
 Y = np.arange(24) % 2
 
@@ -67,7 +66,7 @@ def test_what_a_callback_raises_ends_fit():
 
 def test_members_are_told_of_in_turn():
     seen = []
-    model = make(RFormerClassifier, **TINY, members=2, callbacks=[seen.append]).fit(walks(), Y)
+    model = make(RFormerClassifier, **TINY, n_estimators=2, callbacks=[seen.append]).fit(walks(), Y)
     assert [(r["member"], r["epoch"]) for r in seen] == [(1, 1), (1, 2), (2, 1), (2, 2)]
     assert "member" not in model.history_[0]
 

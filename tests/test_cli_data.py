@@ -7,9 +7,10 @@ import pytest
 
 import roughformer as rf
 from roughformer.errors import InputError
-from roughformer.io import make_sine, write_table, write_ts
+from roughformer.io import write_table, write_ts
 from roughformer.runs.data import Columns, ids_of, read_data
 from roughformer.series import SeriesBatch
+from small import make_sine
 
 
 @pytest.fixture

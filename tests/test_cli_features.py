@@ -6,8 +6,9 @@ import pytest
 
 import roughformer as rf
 from command import fails, succeeds
-from roughformer.io import make_sine, write_table
+from roughformer.io import write_table
 from roughformer.runs import features
+from small import make_sine
 
 
 @pytest.fixture

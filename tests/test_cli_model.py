@@ -10,8 +10,9 @@ import pytest
 
 from command import SMALL, fails, succeeds
 from roughformer.estimators import RFormerClassifier, RFormerRegressor
-from roughformer.io import make_sine, write_table
+from roughformer.io import write_table
 from roughformer.series import SeriesBatch
+from small import make_sine
 
 
 @pytest.fixture(scope="module")

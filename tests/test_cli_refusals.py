@@ -5,9 +5,10 @@ import pytest
 
 from command import SMALL, fails, succeeds
 from roughformer.errors import InputError
-from roughformer.io import make_sine, write_table
+from roughformer.io import write_table
 from roughformer.runs.settings import parse_assignments
-from roughformer.train.metrics import classification_scores
+from roughformer.train.validation import classification_scores
+from small import make_sine
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +26,7 @@ def files(tmp_path_factory):
     [
         ("--set", "model.zz=1"),
         ("--set", "n_heads=3"),
-        ("--set", "members=30"),
+        ("--set", "n_estimators=30"),
     ],
 )
 def test_a_refused_training_does_not_hold_back_the_corrected_one(files, tmp_path, wrong):

@@ -15,7 +15,7 @@ import time
 import torch
 
 from roughformer.cli import main
-from roughformer.io import make_sine
+from small import make_sine
 
 STOPS = {  # how a run is stopped, each time at a random moment, before it may end
     "a": (signal.SIGKILL, signal.SIGKILL, signal.SIGKILL),

@@ -7,8 +7,9 @@ import pytest
 
 from command import SMALL, fails, succeeds
 from roughformer.estimators import RFormerRegressor
-from roughformer.io import make_sine, write_table
+from roughformer.io import write_table
 from roughformer.series import SeriesBatch
+from small import make_sine
 
 
 @pytest.fixture(scope="module")

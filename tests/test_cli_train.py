@@ -9,10 +9,11 @@ import pytest
 
 from command import SMALL, fails, succeeds
 from roughformer.errors import InputError
-from roughformer.io import make_sine, write_table
+from roughformer.io import write_table
 from roughformer.runs.directory import started_run
 from roughformer.runs.settings import choose_task, parse_assignments, settings_of, to_toml
 from roughformer.train.loop import read_log
+from small import make_sine
 
 OMEGA = ("--target", "omega", "--task", "regression")
 
@@ -309,7 +310,16 @@ def test_class_weights_name_numbers_as_texts(files, tmp_path):
 
 def test_several_members_are_never_scored_on_what_one_of_them_was_trained_on(files, tmp_path):
     out = tmp_path / "run"
-    command = ("train", files / "sine.parquet", *SMALL, "--set", "members=2", "-q", "--out", out)
+    command = (
+        "train",
+        files / "sine.parquet",
+        *SMALL,
+        "--set",
+        "n_estimators=2",
+        "-q",
+        "--out",
+        out,
+    )
     succeeds(*command)
     metrics = json.loads((out / "metrics.json").read_text())
     best = [min(r["valid_metric"] for r in read_log(out / f"member-{k}")) for k in (1, 2)]

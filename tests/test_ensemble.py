@@ -196,7 +196,7 @@ def test_out_of_fold_probabilities_are_honest():
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(80, 20, 1)), rng.integers(0, 2, 80)
     model = rf.RFormerClassifier(random_state=0).fit(x, y)
-    scores = model.predictor_.facts["out_of_fold"]["model"]
+    scores = model.predictor_.metadata["out_of_fold"]["model"]
     assert scores["accuracy"] < 0.7
     fresh, truth = rng.normal(size=(300, 20, 1)), rng.integers(0, 2, 300)
     assert log_loss(truth, model.predict_proba(fresh)) < 1.0
@@ -215,7 +215,7 @@ def test_a_group_that_is_left_out_is_not_known_from_the_others():
     y = np.arange(40) // 20
     x = rng.normal(size=(40, 20, 1)) + 0.5 * y[:, None, None]
     model = rf.RFormerClassifier(random_state=0).fit(x, y, groups=y)
-    scores = model.predictor_.facts["out_of_fold"]
+    scores = model.predictor_.metadata["out_of_fold"]
     assert all(row["accuracy"] <= 0.5 for name, row in scores.items() if name != "majority class")
 
 
@@ -553,12 +553,12 @@ def test_a_series_has_one_vector_that_tells_classes_apart(fitted, tmp_path):
     np.testing.assert_allclose(again.embed(x), vectors, atol=1e-6)
 
 
-@pytest.mark.parametrize("options", [{}, {"causal": True, "windows": 5}, {"members": 2}])
+@pytest.mark.parametrize("options", [{}, {"causal": True, "windows": 5}, {"n_estimators": 2}])
 def test_networks_have_vectors_of_series_too(options):
     x, y = waves(20)
     model = rf.RFormerClassifier(recipe="attention", epochs=1, **options).fit(x, y)
     vectors = model.embed(x)
-    width = model.predictor_.outputs.d_model * options.get("members", 1)
+    width = model.predictor_.outputs.d_model * options.get("n_estimators", 1)
     assert vectors.shape == (20, width)
     np.testing.assert_allclose(vectors[:1], model.embed(x[:1]), atol=1e-5)
 

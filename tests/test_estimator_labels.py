@@ -6,8 +6,7 @@ import pytest
 import roughformer as rf
 from roughformer.errors import InputError
 from roughformer.estimators import RFormerClassifier, RFormerRegressor
-from roughformer.io import make_sine
-from small import TINY, make, walks
+from small import TINY, make, make_sine, walks
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,7 @@ import torch
 
 from roughformer.errors import InputError
 from roughformer.estimators import RFormerRegressor
-from roughformer.io import make_sine
-from small import TINY, make, walks
+from small import TINY, make, make_sine, walks
 
 
 def test_several_targets_with_some_not_known():
@@ -98,7 +97,9 @@ def test_a_model_of_rates_works_in_any_unit_of_time_():
 def test_members_that_disagree_are_less_sure():
     batch, y = make_sine(20, n_classes=2, length=40), np.linspace(0, 1, 20)
     options = {"windows": 4, "epochs": 1, "d_model": 8, "n_heads": 2, "random_state": 0}
-    model = make(RFormerRegressor, **options, members=2, uncertainty="gaussian", calibrate=False)
+    model = make(
+        RFormerRegressor, **options, n_estimators=2, uncertainty="gaussian", calibrate=False
+    )
     model.fit(batch, y)
     inputs = model.predictor_.encoder.encode(batch)
     with torch.no_grad():

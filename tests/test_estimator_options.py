@@ -7,8 +7,7 @@ import torch
 import roughformer as rf
 from roughformer.errors import CheckpointError, InputError
 from roughformer.estimators import RFormerClassifier, RFormerRegressor
-from roughformer.io import make_sine
-from small import TINY, make, walks
+from small import TINY, make, make_sine, walks
 
 
 def test_presets():
@@ -104,7 +103,11 @@ def test_a_model_is_loaded_onto_a_device_that_is_there(device, words, tmp_path):
 
 def test_numbers_of_numpy_are_numbers():
     options = {"epochs": np.int64(1), "n_jobs": np.int64(1), "drop": np.float32(0.5)}
-    options |= {"members": np.int64(2), "learning_rate": np.float32(1e-3), "windows": np.int32(4)}
+    options |= {
+        "n_estimators": np.int64(2),
+        "learning_rate": np.float32(1e-3),
+        "windows": np.int32(4),
+    }
     options |= {"random_state": np.int64(0), "patience": np.int16(3)}
     one = make(RFormerRegressor, **(TINY | options)).fit(walks(), np.arange(24))
     plain = {name: value.item() for name, value in options.items()}

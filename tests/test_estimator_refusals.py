@@ -24,7 +24,7 @@ TWO = np.stack([Y, -Y], axis=1)
         ({"causal": "yes"}, "causal must be True or False, got 'yes'"),
         ({"uncertainty": "histogram"}, "uncertainty must be one of none, gaussian, quantile; got"),
         ({"static": "age"}, "static: "),
-        ({"quantiles": 1}, "quantiles must be levels such as"),
+        ({"quantiles": 1}, "quantiles: .* tuple, got 1"),
         ({"quantiles": (0.9, 0.1)}, "quantiles must increase"),
         ({"validation": "a"}, "validation fraction must be a number"),
         ({"validation": None}, "validation fraction must be a number"),
@@ -81,7 +81,7 @@ def test_options_of_the_model_reach_it():
 )
 def test_groups(groups, words, members):
     with pytest.raises(InputError, match=words):
-        make(RFormerRegressor, **TINY, members=members).fit(walks(), Y, groups=groups)
+        make(RFormerRegressor, **TINY, n_estimators=members).fit(walks(), Y, groups=groups)
 
 
 @pytest.mark.parametrize(

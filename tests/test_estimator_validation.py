@@ -7,8 +7,7 @@ from sklearn.base import clone
 import roughformer as rf
 from roughformer.errors import InputError
 from roughformer.estimators import RFormerClassifier, RFormerRegressor
-from roughformer.io import make_sine
-from small import TINY, make, walks
+from small import TINY, make, make_sine, walks
 
 
 @pytest.mark.parametrize("kind", [RFormerClassifier, RFormerRegressor])
@@ -21,7 +20,7 @@ def test_no_group_is_on_both_sides(kind, seed):
     inside = np.setdiff1d(np.arange(24), held)
     assert 0 < len(held) < 24
     assert not set(groups[held]) & set(groups[inside])
-    assert model.predictor_.facts["trained_on"] == len(inside)
+    assert model.predictor_.metadata["trained_on"] == len(inside)
 
 
 def test_groups_that_are_none():
@@ -33,7 +32,7 @@ def test_groups_that_are_none():
 def test_validation_data_keeps_all_series_for_training():
     held = (walks(8, seed=5), np.arange(8.0), np.arange(16.0))
     model = make(RFormerRegressor, **TINY).fit(walks(), np.arange(24), validation_data=held)
-    assert model.predictor_.facts["trained_on"] == 24
+    assert model.predictor_.metadata["trained_on"] == 24
     assert len(model.validation_index_) == 0
     best = min(record["valid_metric"] for record in model.history_)
     error = model.predict(held[0], held[2]) - held[1]
@@ -46,7 +45,7 @@ def test_validation_data_keeps_all_series_for_training():
 @pytest.mark.parametrize("kind", [RFormerClassifier, RFormerRegressor])
 def test_without_validation_everything_is_trained_on(kind):
     model = make(kind, **TINY, validation=0.0).fit(walks(), np.arange(24) % 2)
-    assert model.predictor_.facts["trained_on"] == 24
+    assert model.predictor_.metadata["trained_on"] == 24
     assert model.predictor_.calibration == 1.0
     one = make(kind, **TINY).fit(walks(1), [1])
     assert one.predict(walks(1)).shape == (1,)
@@ -63,7 +62,7 @@ def test_a_validation_part_of_one_class_is_judged_by_its_loss(tmp_path):
 
 def test_members_share_encoder_and_target_scale_and_have_feature_scales_of_their_own():
     y = np.arange(24.0) ** 2
-    model = make(RFormerRegressor, **TINY, members=3).fit(walks(), y)
+    model = make(RFormerRegressor, **TINY, n_estimators=3).fit(walks(), y)
     predictor = model.predictor_
     assert predictor.targets.mean == (pytest.approx(y.mean()),)
     assert predictor.targets.scale == (pytest.approx(y.std()),)
@@ -86,7 +85,7 @@ def test_balanced_weights_are_those_of_each_members_own_part(monkeypatch):
         return plain(self, *arguments)
 
     monkeypatch.setattr(RFormerClassifier, "_calibrate", watched)
-    model = make(RFormerClassifier, **TINY, members=3, class_weight="balanced").fit(walks(), y)
+    model = make(RFormerClassifier, **TINY, n_estimators=3, class_weight="balanced").fit(walks(), y)
     for held, weight in zip(np.split(model.validation_index_, 3), seen, strict=True):
         counts = np.bincount(np.delete(y, held))
         np.testing.assert_allclose(weight, counts.sum() / (2 * counts), rtol=1e-6)

@@ -10,7 +10,7 @@ from sklearn.exceptions import NotFittedError
 
 import roughformer as rf
 from roughformer.errors import CheckpointError, InputError
-from roughformer.inference.conformal import LevelCalibration, level_of, value_at
+from roughformer.inference.calibration import LevelCalibration, level_of, value_at
 from roughformer.model.forecaster import QUANTILES
 from roughformer.tokens.memory import feature_count, remember
 
@@ -321,7 +321,7 @@ def test_inputs_stay_as_they_are_and_torch_keeps_its_state():
 
 def test_members_answer_together():
     x, t = two_channels(30)
-    model = rf.RFormerForecaster(**TINY | {"members": 2}).fit(x, t)
+    model = rf.RFormerForecaster(**TINY | {"n_estimators": 2}).fit(x, t)
     each = []
     for network in model.predictor_.networks:
         one = clone(model).fit(x, t)

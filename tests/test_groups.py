@@ -161,8 +161,31 @@ def test_set_params_changes_everything_or_nothing():
 
 def test_set_params_names_the_group_of_an_option():
     for name, grouped in [("clock", "tokens__clock"), ("d_model", "model__d_model")]:
-        with pytest.raises(InputError, match=f"'{name}' is an option of a group; set {grouped}"):
+        with pytest.raises(
+            InputError, match=rf"'{name}' is an option of a group: .* set {grouped}"
+        ):
             rf.RFormerClassifier().set_params(**{name: 8})
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("batch_size", r"training=TrainConfig\(batch_size=\.\.\.\), or set training__batch_size"),
+        ("context", r"tokens=TokenConfig\(context=\.\.\.\), or set tokens__context"),
+        ("members", r"training=TrainConfig\(n_estimators=\.\.\.\), or set training__n_estimators"),
+    ],
+)
+def test_a_constructor_says_where_an_option_of_a_group_is(name, words):
+    for cls in (rf.RFormerClassifier, rf.RFormerRegressor):
+        assert len(inspect.signature(cls).parameters) <= 20
+        with pytest.raises(InputError, match=words):
+            cls(**{name: 3})
+
+
+def test_quantiles_need_the_uncertainty_that_they_are_levels_of():
+    for cls in (rf.RFormerClassifier, rf.RFormerRegressor):
+        with pytest.raises(InputError, match="levels of uncertainty='quantile'"):
+            cls(model={"quantiles": (0.2, 0.8)}).fit(walks(), Y)
 
 
 @pytest.mark.parametrize(
@@ -195,7 +218,7 @@ def test_label_smoothing_is_for_classes():
 
 def test_a_model_with_parameters_of_an_older_version_is_refused_in_words(tmp_path):
     model = rf.RFormerClassifier(**SMALL).fit(walks(), Y)
-    model.predictor_.facts["parameters"] = {"clock": 3, "epochs": 1}
+    model.predictor_.metadata["parameters"] = {"clock": 3, "epochs": 1}
     model.predictor_.save(tmp_path / "old")
     with pytest.raises(rf.CheckpointError, match="there is no parameter clock any more"):
         rf.RFormerClassifier.load(tmp_path / "old")

@@ -14,10 +14,9 @@ import roughformer as rf
 from command import SMALL, fails, succeeds
 from roughformer.errors import CheckpointError
 from roughformer.inference.predictor import Predictor
-from roughformer.io import make_sine
 from roughformer.util import checkpoint
 from roughformer.util.atomic import holding
-from small import make
+from small import make, make_sine
 
 
 @pytest.fixture(scope="module")

@@ -7,10 +7,10 @@ import torch
 import roughformer as rf
 from roughformer.errors import InputError
 from roughformer.estimators import RFormerClassifier, RFormerRegressor
-from roughformer.estimators.aims import class_counts
+from roughformer.estimators.fitting import class_counts
 from roughformer.inference.calibration import fit_deviation_factor, fit_temperature
 from roughformer.model.outputs import OutputConfig, loss_of
-from roughformer.train.metrics import classification_scores, regression_scores
+from roughformer.train.validation import classification_scores, regression_scores
 from small import TINY, make, walks
 
 X = walks()
@@ -37,7 +37,7 @@ def test_a_series_of_weight_zero_is_as_good_as_not_there(kind, members):
     weight = np.where(np.arange(24) % 4 == 3, 0.0, 1.0 + np.arange(24))
     kept = weight > 0
     groups = np.arange(24) // 3
-    options = TINY | {"members": members}
+    options = TINY | {"n_estimators": members}
     whole = make(kind, **options).fit(X, Y, sample_weight=weight, groups=groups)
     part = make(kind, **options).fit(
         X[kept], Y[kept], sample_weight=weight[kept], groups=groups[kept]

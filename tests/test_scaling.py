@@ -6,7 +6,7 @@ import torch
 
 import roughformer as rf
 from roughformer.model.scaling import RankScale
-from roughformer.tokens.rounding import rounding_scale
+from roughformer.tokens.rounding import least_scale
 from small import make
 from stream_cases import series
 
@@ -101,10 +101,10 @@ def test_small_words_that_are_told_keep_their_scale():
     tokens = torch.from_numpy(rng.uniform(1, 2, size=(100, layout.size)))
     d = layout.dim("local")
     tokens[:, d:] *= 1e-17
-    least = rounding_scale(tokens, layout, 1e-12)
-    assert (least[:d] == 0).all()
-    assert (least[d:] > 0).all()
+    least = least_scale(tokens, layout, 1e-12, {})
+    assert (least[:d] < 1e-11).all()
+    assert (least[d:] > 1).all()
     # One token above rounding is enough, and outliers of the first level do not hide it.
     tokens[3, d:], tokens[5] = 1e-9, 0.0
     tokens[5, :d] = 1e6
-    assert (rounding_scale(tokens, layout, 1e-12) == 0).all()
+    assert (least_scale(tokens, layout, 1e-12, {}) < 1e-10).all()

@@ -8,13 +8,12 @@ import torch
 
 import roughformer as rf
 from roughformer.errors import InputError
-from roughformer.io import make_sine
 from roughformer.signatures.spectrum import spectrum_words
 from roughformer.tokens import SpectrumConfig
 from roughformer.tokens.pieces import pieces_between
 from roughformer.tokens.spectrum import frequencies, log_power, spectrum_range
 from roughformer.tokens.tempo import TempoEncoder, with_variation
-from small import ragged_batch
+from small import make_sine, ragged_batch
 
 
 def power_of(batch, config, **options):

@@ -14,13 +14,17 @@ import torch
 
 from roughformer.errors import CheckpointError, InputError
 from roughformer.estimators import RFormerClassifier, RFormerRegressor
-from roughformer.io import make_sine
 from roughformer.train.data import join
 from roughformer.train.loop import rate_factor, read_log
-from roughformer.train.metrics import better, classification_scores, regression_scores
-from roughformer.train.split import fold_validation, split_validation
+from roughformer.train.validation import (
+    better,
+    classification_scores,
+    fold_validation,
+    regression_scores,
+    split_validation,
+)
 from roughformer.util.checkpoint import load_checkpoint
-from small import make
+from small import make, make_sine
 
 TINY = {
     "windows": 5, "d_model": 8, "n_heads": 2, "epochs": 4, "batch_size": 8, "random_state": 3,
@@ -97,8 +101,8 @@ def test_a_stopped_training_resumes_bit_for_bit(tmp_path, monkeypatch, drop, aft
 SCRIPT = """
 import sys
 from roughformer.estimators import RFormerClassifier
-from roughformer.io import make_sine
-batch = make_sine(40, n_classes=3, length=40, seed=1)
+from roughformer.series import SeriesBatch
+batch = SeriesBatch.load(sys.argv[2])
 tiny = {tiny}
 options = dict(drop=0.3, run_dir=sys.argv[1], resume=True)
 RFormerClassifier.from_preset("default", **tiny, **options).fit(batch)
@@ -112,12 +116,13 @@ def test_a_training_killed_at_random_times_ends_with_the_same_weights(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(SCRIPT.format(tiny=tiny))
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    run = tmp_path / "run"
+    run, series = tmp_path / "run", tmp_path / "x.parquet"
+    make_sine(40, n_classes=3, length=40, seed=1).save(series)
     rng = random.Random(0)
     kills, finished = 0, False
     while not finished:
         process = subprocess.Popen(
-            [sys.executable, str(script), str(run)],
+            [sys.executable, str(script), str(run), str(series)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=environment,
@@ -141,7 +146,7 @@ def test_a_training_killed_at_random_times_ends_with_the_same_weights(tmp_path):
             finished = b"done" in out
     # In a process of its own, too: with another number of threads sums have another order.
     whole = tmp_path / "whole"
-    command = [sys.executable, str(script), str(whole)]
+    command = [sys.executable, str(script), str(whole), str(series)]
     subprocess.run(command, env=environment, check=True, capture_output=True)
     found = [load_checkpoint(one / "model").tensors["model"] for one in (whole, run)]
     assert same(*found)
@@ -355,7 +360,7 @@ def test_joined_inputs_of_other_lengths_are_padded_and_masked():
 
 def test_a_committee_answers_with_the_mean_of_its_members_and_survives_a_disk(tmp_path):
     batch = data()
-    model = make(RFormerClassifier, **TINY, members=3, run_dir=tmp_path / "run").fit(batch)
+    model = make(RFormerClassifier, **TINY, n_estimators=3, run_dir=tmp_path / "run").fit(batch)
     committee = model.predictor_.model
     assert len(committee.members) == 3
     inputs = model.predictor_.encoder.encode(batch)
@@ -369,7 +374,7 @@ def test_a_committee_answers_with_the_mean_of_its_members_and_survives_a_disk(tm
     again = RFormerClassifier.load(tmp_path / "run" / "model")
     assert np.array_equal(again.predict_proba(batch), model.predict_proba(batch))
     assert model.explain(batch[:1])[0].windows.shape == (5,)
-    resumed = make(RFormerClassifier, **TINY, members=3, run_dir=tmp_path / "run", resume=True)
+    resumed = make(RFormerClassifier, **TINY, n_estimators=3, run_dir=tmp_path / "run", resume=True)
     assert same(weights(resumed.fit(batch)), weights(model))
 
 
@@ -388,5 +393,5 @@ def test_every_series_validates_one_member_and_groups_stay_together():
 def test_numbers_of_a_committee_are_means(uncertainty):
     batch, y = data(), np.arange(40.0)
     options = {k: v for k, v in TINY.items() if k != "epochs"} | {"epochs": 1}
-    model = make(RFormerRegressor, **options, members=2, uncertainty=uncertainty).fit(batch, y)
+    model = make(RFormerRegressor, **options, n_estimators=2, uncertainty=uncertainty).fit(batch, y)
     assert np.isfinite(model.predict(batch)).all()

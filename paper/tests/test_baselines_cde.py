@@ -156,7 +156,7 @@ def test_training_lowers_the_loss_and_a_saved_model_answers_the_same(options, tm
     batch, turn = spirals()
     causal = "interpolation" in options
     classifier = baselines.NeuralCDEClassifier(
-        model={"d_model": 12, **options}, epochs=12, batch_size=16,
+        model={"d_model": 12, **options}, epochs=12, training={"batch_size": 16},
         learning_rate=0.01, validation=0.25, random_state=0, causal=causal, n_jobs=1,
     )  # fmt: skip
     classifier.fit(batch, turn)

@@ -14,7 +14,6 @@ from command import SMALL, fails, succeeds
 from roughformer.errors import InputError
 from roughformer.estimators import estimator_class
 from roughformer.export import export_model
-from roughformer.io import make_sine
 from roughformer_paper.baselines import (
     BASELINES,
     GRUClassifier,
@@ -23,6 +22,7 @@ from roughformer_paper.baselines import (
     TransformerClassifier,
     TransformerRegressor,
 )
+from roughformer_paper.datasets import make_sine
 
 Y = np.arange(24) % 2
 
@@ -56,7 +56,7 @@ def test_an_argument_that_a_baseline_does_not_know_is_refused_in_its_own_name(cl
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("model.zz", "unknown parameter 'model.zz'; model has d_model, "),
+        ("model.zz", "unknown parameter 'model.zz'; model has quantiles, d_model, "),
         ("zz", "unknown parameter 'zz'; GRUClassifier has static, causal, "),
         ("windows", "'windows': GRUClassifier has no tokens; leave it out"),
     ],

@@ -204,8 +204,8 @@ def test_training_lowers_the_loss_and_a_saved_model_answers_the_same(tmp_path):
     batch = rf.SeriesBatch.from_numpy3d(x, t)
     regressor = baselines.NeuralRDERegressor(
         model={"step": 4, "depth": 2, "d_model": 12}, epochs=20,
-        batch_size=16, learning_rate=0.01, validation=0.25, drop=(0.0, 0.3), random_state=0,
-        n_jobs=1,
+        training={"batch_size": 16}, learning_rate=0.01, validation=0.25, drop=(0.0, 0.3),
+        random_state=0, n_jobs=1,
     )  # fmt: skip
     regressor.fit(batch, speed)
     losses = [record["train_loss"] for record in regressor.history_]

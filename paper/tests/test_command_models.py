@@ -5,8 +5,9 @@ import json
 import pytest
 
 from command import succeeds
-from roughformer.io import make_sine, write_table
+from roughformer.io import write_table
 from roughformer_paper.baselines.estimators import BASELINES
+from roughformer_paper.datasets import make_sine
 
 MODELS = ("rformer", "tempo", *dict.fromkeys(cls.kind for cls in BASELINES))
 QUICK = (

@@ -10,8 +10,8 @@ from sklearn.metrics import pairwise_distances_argmin
 
 import roughformer as rf
 from roughformer.errors import InputError, MissingDataError
-from roughformer.io import data_root, heart_rate_split, load_heart_rate, make_sine
 from roughformer_paper import naive
+from roughformer_paper.datasets import data_root, heart_rate_split, load_heart_rate, make_sine
 from roughformer_paper.naive import (
     fourier_features,
     lomb_scargle,

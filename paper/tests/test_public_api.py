@@ -23,18 +23,15 @@ def imported(path):
 
 
 def is_public(module, name):
+    """Whether ``name`` is exported by the package, one of its folders or a public module."""
+    modules = {x.__name__ for x in map(roughformer.__getattr__, roughformer._MODULES)}
     inside = module.partition(".")[2]
-    if not inside:
-        found = roughformer
-    elif "." in inside or name is None:
+    if name is None or ("." in inside and module not in modules):
         return False
-    else:
-        found = import_module(module)
-        if not hasattr(found, "__path__") and inside not in roughformer.__all__:
-            return False  # a module of its own that is not among the public names
-    public = found.__all__
-    package = Path(roughformer.__file__).parent / str(name)
-    return name in public or (found is roughformer and (package / "__init__.py").exists())
+    exporter = import_module(module)
+    folder = Path(roughformer.__file__).parent / str(name) / "__init__.py"
+    is_folder = hasattr(exporter, "__path__") or module in modules
+    return is_folder and (name in exporter.__all__ or (not inside and folder.exists()))
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.stem)

@@ -81,7 +81,7 @@ CASES = {
     "ended by a callback": lambda run: _classify(run, epochs=4, callbacks=[stop_after_two]),
     "numbers": lambda run: _regress(run, numbers(), uncertainty="gaussian"),
     "copies and members": lambda run: _regress(
-        run, numbers(), drop=(0.0, 0.6), draws=2, members=2, validation=0.3
+        run, numbers(), drop=(0.0, 0.6), draws=2, n_estimators=2, validation=0.3
     ),
     "rates": lambda run: RateRegressor(
         epochs=2, batch_size=7, random_state=0, n_jobs=1, training={"warp": 0.2},

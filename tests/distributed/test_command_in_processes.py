@@ -5,8 +5,8 @@ import pytest
 from command import SMALL, fails, succeeds
 from roughformer.cli._errors import rank_zero_output
 from roughformer.errors import InputError
-from roughformer.io import make_sine
 from roughformer.train.distributed import ProcessLost
+from small import make_sine
 
 OPTIONS = (*SMALL, "--quiet")
 

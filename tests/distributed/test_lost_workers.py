@@ -11,7 +11,7 @@ from test_processes import HERE, torchrun
 
 from command import succeeds
 from roughformer.estimators import RFormerClassifier
-from roughformer.io import make_sine
+from small import make_sine
 
 EPOCHS, STEPS = 24, 5  # 33 of 42 series are trained on, in batches of 7
 OPTIONS = (

@@ -34,9 +34,11 @@ def series(n=6, longest=24, seed=0, missing=0.25, start=100.0, channels=2, short
     )
 
 
-def predictor(task="classification", uncertainty="none", members=1, seed=0, model=None, **tokens):
-    """A model with random weights, scaled to random series."""
-    batch = series(40, seed=seed + 100, shortest=8)
+def predictor(
+    task="classification", uncertainty="none", members=1, seed=0, model=None, batch=None, **tokens
+):
+    """A model with random weights, scaled to random series or those of ``batch``."""
+    batch = batch or series(40, seed=seed + 100, shortest=8)
     config = TokenConfig(**({"windows": 5, "depth": 2} | tokens))
     tokenizer = Tokenizer.fit(config, batch)
     n = 3 if task == "classification" else 2

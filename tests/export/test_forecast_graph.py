@@ -26,7 +26,9 @@ def series(n, seed, longest=40):
 
 @pytest.fixture(scope="module")
 def model():
-    return rf.RFormerForecaster(**TINY, context=16, periods=(3.0,), members=2).fit(*series(60, 0))
+    return rf.RFormerForecaster(**TINY, context=16, periods=(3.0,), n_estimators=2).fit(
+        *series(60, 0)
+    )
 
 
 @pytest.fixture(scope="module")

@@ -55,11 +55,50 @@ def token_options(draw):
 @settings(max_examples=60, deadline=None)
 @given(options=token_options(), seed=st.integers(0, 1000))
 def test_estimator_module_stream_and_graph_are_one(options, seed):
-    model = predictor(**options)
-    batch = series(4, longest=20, seed=seed)
+    check_one_definition(predictor(**options), series(4, longest=20, seed=seed), options)
+
+
+@st.composite
+def returning(draw):
+    """Series with windows of whole periods: a channel of some shape, and a constant one or its
+    double.
+    """
+    points = draw(st.integers(2, 24))
+    rng = np.random.default_rng(draw(st.integers(0, 1000)))
+    angle = 2 * np.pi * np.arange(points) / points
+    shape = draw(st.sampled_from([np.sin(angle), np.cos(angle), rng.standard_normal(points)]))
+    level = draw(st.sampled_from([0.0, 0.7, 1e3]))
+    second = draw(st.sampled_from(["constant", "double", "noise"]))
+    periods = rng.integers(2, 5, 6)
+
+    def one(n):
+        x = level + rng.uniform(0.5, 2) * np.tile(shape, n)
+        x = np.append(x, x[0])
+        y = {"constant": np.full(len(x), rng.normal()), "double": 2 * x, "noise": x * 0}[second]
+        return np.stack([x, rng.standard_normal(len(x)) if second == "noise" else y], axis=1)
+
+    values = [one(n) for n in periods]
+    times = [100 + np.arange(len(x)) * 0.37 for x in values]
+    static = np.stack([rng.normal(60, 9, 6), rng.integers(0, 4, 6)], axis=1)
+    batch = rf.SeriesBatch.from_arrays(
+        values, times, channels=["a", "b"], static=static, static_names=["age", "kind"]
+    )
+    return batch, points, draw(token_options())
+
+
+@settings(max_examples=80, deadline=None)
+@given(case=returning())
+def test_rounding_of_channels_that_return_is_not_scaled_up(case):
+    batch, points, options = case
+    if options["windows"] != 4:
+        options["windows"] = {"points": points}
+    check_one_definition(predictor(batch=batch, **options), batch, options)
+
+
+def check_one_definition(model, batch, options):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", rf.UnobservedWarning)
-        want, mask = model.raw(batch)
+        want, mask = model.forward(batch)
     inputs = {name: torch.from_numpy(x) for name, x in padded(batch).items()}
     if options["static"]:
         inputs["static"] = torch.tensor(batch.static)

@@ -6,7 +6,8 @@ from unittest import mock
 import pytest
 
 from command import fails
-from roughformer.io import make_sine, write_table
+from roughformer.io import write_table
+from small import make_sine
 
 
 @pytest.fixture

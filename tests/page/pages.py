@@ -7,10 +7,10 @@ from contextlib import contextmanager
 
 import httpx
 
-from roughformer.serve.limits import Limits
+from roughformer.serve import Options, Service
+from roughformer.serve.config import Limits
 from roughformer.serve.model import ServedModel
 from roughformer.serve.server import Server, listen
-from roughformer.serve.service import Options, Service
 
 
 class Served:

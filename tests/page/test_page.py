@@ -3,8 +3,8 @@
 import numpy as np
 from pages import served, wait_for
 
-from roughformer.io import make_pulse
-from roughformer.serve.streams import StreamOptions
+from roughformer.serve.config import StreamOptions
+from roughformer.serve.pulse import make_pulse
 
 TOKEN = "a-token-for-the-tests"
 
@@ -195,8 +195,8 @@ def test_a_token_is_asked_for_and_used(rate_model, open_page):
         page.goto("about:blank")
 
 
-def test_a_model_without_streams_says_what_to_do(rate_model, open_page):
+def test_a_model_without_streams_has_the_page_for_whole_series(rate_model, open_page):
     with served(rate_model.predictor_) as running:
         page = open_page(running.url)
-        assert "Serve it with --span" in page.inner_text("#error")
-        assert page.is_disabled("#play")
+        assert page.is_visible("#drop")
+        assert "PPG" in page.inner_text("#columns")

@@ -11,10 +11,10 @@ import httpx
 import pyarrow as pa
 from websockets.sync.client import connect
 
-from roughformer.serve.limits import Limits
+from roughformer.serve import Options, Service
+from roughformer.serve.config import Limits
 from roughformer.serve.model import ServedModel
 from roughformer.serve.server import Server, listen
-from roughformer.serve.service import Options, Service
 
 
 class Running:

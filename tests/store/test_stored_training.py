@@ -202,7 +202,7 @@ def test_processes_that_read_do_not_outlive_their_training(stores, tmp_path, num
         ("tokens", {"causal": True}, "are made already, so causal cannot be chosen"),
         ("tokens", {"model": "gru"}, "'gru' reads the samples, and the store"),
         ("series", {"drop": 0.5, "draws": 2}, "draws keeps copies of all series in memory"),
-        ("series", {"members": 2}, "a store has 1"),
+        ("series", {"n_estimators": 2}, "a store is 1"),
         ("series", {"readers": -1}, "readers: Input should be greater than or equal to 0, got -1"),
     ],
 )

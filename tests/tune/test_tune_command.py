@@ -15,7 +15,7 @@ from tuning import TINY, TINY_SPACE
 
 from command import fails, succeeds
 from roughformer.estimators import RFormerClassifier
-from roughformer.io import make_sine
+from small import make_sine
 
 
 @pytest.fixture(scope="module")
@@ -161,7 +161,7 @@ def test_what_cannot_be_searched_is_refused(files, tmp_path):
     assert "other settings (settings.epochs" in fails(*again, "--resume", "--epochs", 3)
     fresh = tune(files, tmp_path / "new")
     assert "fixed by an option" in fails(*fresh, "--set", "d_model=8")
-    assert "single models" in fails(*fresh, "--set", "members=3")
+    assert "single models" in fails(*fresh, "--set", "n_estimators=3")
     told = fails(*fresh, "--target", "age", "--static", "age")
     assert "'age' is the target: it cannot be a static covariate" in told
     assert "chooses by validation" in fails(*fresh, "--set", "validation=0")

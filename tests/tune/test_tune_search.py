@@ -7,18 +7,18 @@ import pytest
 
 from roughformer.errors import InputError
 from roughformer.estimators import RFormerClassifier
-from roughformer.io import make_sine
 from roughformer.tune import Choice, Problem, Range, Search, Space, begun_trials, best_trial
 from roughformer.tune import search as module
 from roughformer.tune.search import JOURNAL, as_csv, run_trial, trial_row
-from small import TINY
+from small import TINY, make_sine
 
 SPACE = Space(learning_rate=Range(1e-4, 1e-1, log=True), d_model=Choice((8, 16)))
 EPOCHS = 8
 START = {
-    "learning_rate": 2e-3, "d_model": 16, "metric": "auto", "random_state": 0, "epochs": EPOCHS,
+    "learning_rate": 2e-3, "d_model": 16, "training__metric": "auto", "random_state": 0,
+    "epochs": EPOCHS,
 }  # fmt: skip
-SETTINGS = RFormerClassifier.settings(TINY | {"metric": "auto", "device": "cpu"})
+SETTINGS = RFormerClassifier.settings(TINY | {"training__metric": "auto", "device": "cpu"})
 
 
 @pytest.fixture(scope="module")
@@ -235,5 +235,6 @@ def test_a_trial_that_is_pruned_stops(problem):
 
 def test_a_metric_that_is_not_defined_fails_the_trial(problem):
     one = problem.batch[problem.batch.labels == problem.batch.labels[0]]
+    settings = SETTINGS | {"training__metric": "auroc"}
     with pytest.raises(InputError, match="auroc is not defined on the validation part"):
-        run_trial(replace(problem, held=(one, one.labels)), SETTINGS | {"metric": "auroc"}, Heard())
+        run_trial(replace(problem, held=(one, one.labels)), settings, Heard())

@@ -9,10 +9,11 @@ import numpy as np
 import typer
 
 from roughformer import RFormerClassifier, SeriesBatch, write_report
-from roughformer.io import make_sine, write_file
+from roughformer.io import write_file
 from roughformer.tokens import CellEncoder
 from roughformer.train import TrainConfig
 from roughformer_paper.baselines import RocketClassifier, TransformerClassifier
+from roughformer_paper.datasets import make_sine
 
 __all__ = ["TITLES", "run_demo", "write_json"]
 

@@ -15,8 +15,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from roughformer.errors import CheckpointError, InputError
 from roughformer.estimators.inputs import aligned, as_series, series_to_fit
-from roughformer.estimators.stored import from_plain, to_plain
-from roughformer.inference.forecasts import Answers, Backtest, ForecastPredictor
+from roughformer.estimators.parameters import from_plain, to_plain
+from roughformer.inference import Answers, Backtest, ForecastPredictor
 from roughformer.model.forecaster import Forecaster, ForecasterConfig
 from roughformer.series import SeriesBatch, to_seconds
 from roughformer.tokens.tokenizer import check_series
@@ -70,7 +70,7 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
         Attention blocks across channels.
     dropout : float, default 0.1
         Share of activations dropped in training.
-    members : int, default 1
+    n_estimators : int, default 1
         Number of networks, trained from different seeds, whose answers are averaged.
     validation : float, default 0.2
         Share of the series that is held out to calibrate intervals; 0: intervals are the
@@ -135,7 +135,7 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
         d_model: int = 64,
         n_layers: int = 2,
         dropout: float = 0.1,
-        members: int = 1,
+        n_estimators: int = 1,
         validation: float = 0.2,
         random_state: Any = None,
         device: Literal["auto", "cpu", "cuda", "mps"] = "auto",
@@ -155,7 +155,7 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
         self.d_model = d_model
         self.n_layers = n_layers
         self.dropout = dropout
-        self.members = members
+        self.n_estimators = n_estimators
         self.validation = validation
         self.random_state = random_state
         self.device = device
@@ -233,7 +233,7 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
                 UserWarning,
                 stacklevel=2,
             )
-        predictor.facts["data"] = about
+        predictor.metadata["data"] = about
         self._adopt(predictor)
         return self
 
@@ -283,7 +283,7 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
         return self
 
     def _check_parameters(self) -> None:
-        for name, least in (("context", 2), ("steps", 1), ("batch_size", 1), ("members", 1)):
+        for name, least in (("context", 2), ("steps", 1), ("batch_size", 1), ("n_estimators", 1)):
             value = getattr(self, name)
             whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
             if not whole or value < least:
@@ -332,7 +332,7 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
             device = torch.accelerator.current_accelerator(check_available=True) or device
         networks = []
         self.history_ = []
-        for number in range(self.members):
+        for number in range(self.n_estimators):
             with torch.random.fork_rng():
                 torch.manual_seed(seed + number)
                 network = Forecaster(config)
@@ -642,7 +642,7 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
         self, x: Any, times: Any, lengths: Any, static: Any, layout: Any, columns: Any
     ) -> tuple[SeriesBatch, Array]:
         check_is_fitted(self, "predictor_")
-        known = {"channels": self.channels_} | self.predictor_.facts["data"]
+        known = {"channels": self.channels_} | self.predictor_.metadata["data"]
         batch = as_series(
             x, times, lengths, layout=layout, columns=columns, n_channels=self.n_features_in_,
             known=known,
@@ -677,7 +677,7 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
             Directory to write.
         """
         check_is_fitted(self, "predictor_")
-        self.predictor_.facts["parameters"] = to_plain(self.get_params(deep=False))
+        self.predictor_.metadata["parameters"] = to_plain(self.get_params(deep=False))
         self.predictor_.save(directory)
 
     @classmethod
@@ -697,7 +697,7 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
         predictor = ForecastPredictor.load(directory)
         try:
             known = cls().get_params(deep=False)
-            model = cls(**from_plain(predictor.facts.get("parameters", {}), known, {}))
+            model = cls(**from_plain(predictor.metadata.get("parameters", {}), known, {}))
         except (AttributeError, TypeError, ValueError) as error:
             raise CheckpointError(
                 f"{os.fspath(directory)} holds parameters that this version of roughformer cannot "

@@ -10,9 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from roughformer.errors import InputError
-from roughformer.io.roots import existing_file
 from roughformer.series import SeriesBatch
-from roughformer.util.checks import optional
+from roughformer.util.checks import existing_file, optional
 
 __all__ = ["read_edf"]
 

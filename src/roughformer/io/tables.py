@@ -13,8 +13,8 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from roughformer.errors import InputError
-from roughformer.io.roots import existing_file
 from roughformer.series import SeriesBatch, to_table, told_apart
+from roughformer.util.checks import existing_file
 
 __all__ = ["read_table", "write_table"]
 

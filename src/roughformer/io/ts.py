@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from roughformer.errors import InputError
-from roughformer.io.roots import existing_file
 from roughformer.series import SeriesBatch
+from roughformer.util.checks import existing_file
 
 _COMMA, _COLON, _NEWLINE = b",:\n"
 _DELIMITERS, _BLANKS = b",:\n", b" \t\r"

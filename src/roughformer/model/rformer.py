@@ -310,7 +310,9 @@ class TokenTransformer(nn.Module):
                 last, mask, None if least is None else least[: last.shape[-1]]
             )
         if self.embed_spectrum is not None:
-            self.standardize_spectrum.fit(inputs["spectrum"].flatten(-2))
+            powers = inputs["spectrum"].flatten(-2)
+            # Logarithms of shares of power, in float32: what varies by less is mostly rounding.
+            self.standardize_spectrum.fit(powers, least=powers.new_full(powers.shape[-1:], 1e-3))
         if self.embed_static is not None:
             self.standardize_static.fit(inputs["static"])
 

@@ -61,10 +61,10 @@ class Standardize(Scale):
         largest = torch.stack([b.nan_to_num(0.0).abs().amax(dim=0) for b in blocks]).amax(dim=0)
         still = deviation <= 1e-7 * largest
         self.mean.copy_(mean)
-        scale = torch.where(still, torch.ones_like(deviation), deviation)
         if least is not None:
-            scale = torch.where(least > 0, torch.maximum(deviation, least.to(deviation)), scale)
-        self.scale.copy_(scale)
+            still &= (largest > 2 * least) | (least == 0)
+            deviation = torch.maximum(deviation, least.to(deviation))
+        self.scale.copy_(torch.where(still, 1.0, deviation))
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., d) -> (..., d)."""
@@ -94,9 +94,9 @@ class RankScale(Scale):
     def fit(self, x: Tensor, mask: Tensor | None = None, least: Tensor | None = None) -> None:
         """Mid-ranks of what is known; a feature that does not vary becomes 0.
 
-        Values that differ by rounding only, 1e-6 of the feature's size, have one rank: ranks would
-        blow rounding up to the size of what is told. A feature whose range is below ``least`` does
-        not vary.
+        Values that differ by rounding only, 1e-6 of the feature's size or ``least``, have one rank:
+        ranks would blow rounding up to the size of what is told. A feature whose range is below
+        ``least`` does not vary.
         """
         rows = _rows(x, mask)
         for j in range(rows.shape[1] if len(rows) else 0):
@@ -165,8 +165,8 @@ def _count_below(knots: Tensor, x: Tensor) -> Tensor:
 
 
 def _without_rounding(column: Tensor, least: float) -> Tensor:
-    """``(N,)`` with values moved to a grid of 1e-6 of their size, or to their mean if their range
-    is less, or less than ``least``.
+    """``(N,)`` with values moved to a grid of 1e-6 of their size or of ``least``, or to their mean
+    if their range is less.
 
     The size is what a tenth of them surpasses, so that outliers do not hide all else.
     """
@@ -176,7 +176,7 @@ def _without_rounding(column: Tensor, least: float) -> Tensor:
     if column.max() - column.min() <= max(_ROUNDING * float(sizes.max()), least):
         return column.mean().expand(len(column))
     size = sizes.sort().values[int(0.9 * (len(sizes) - 1))]
-    step = _ROUNDING * (size if size > 0 else sizes.max())
+    step = max(_ROUNDING * float(size if size > 0 else sizes.max()), least)
     return (column / step).round() * step
 
 

@@ -15,7 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from roughformer.errors import InputError
 from roughformer.estimators import estimator_class
-from roughformer.estimators.base import TrainedEstimator
+from roughformer.estimators.fitting import TrainedEstimator
 from roughformer.util.groups import Group
 
 # Said by options of their own, because they belong to a run and not to a model.
@@ -129,7 +129,8 @@ def settings_of(
 def _check_task(task: str, model: str, layer: Mapping[str, Any]) -> None:
     """Say so if a setting belongs to another task or model."""
     for name, (its_task, its_model) in _HOMES.items():
-        if name in layer and name not in estimator_class(task, model).usual_settings():
+        known = {s.rpartition("__")[2] for s in estimator_class(task, model).usual_settings()}
+        if name in layer and name not in known:
             changes = [] if task == its_task else [f"--task {its_task}"]
             if task == its_task or its_model == "tempo":
                 changes.append(f"--model {its_model}")

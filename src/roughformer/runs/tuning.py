@@ -149,10 +149,10 @@ def _plan(request: TuningRequest) -> tuple[Search, dict[str, Any]]:
     settings = settings_with(loaded.given, fixed)
     if loaded.model == "rformer":
         settings = _resolved(settings, data.batch)
-    if settings["members"] != 1:
+    if settings["training__n_estimators"] != 1:
         raise InputError(
-            "a search compares single models: leave members out, and set it when you train with "
-            "best.toml"
+            "a search compares single models: leave n_estimators out, and set it when you train "
+            "with best.toml"
         )
     if held is None and not settings["validation"] > 0:
         raise InputError("a search chooses by validation: set validation above 0, or give --valid")
@@ -169,17 +169,16 @@ def _plan(request: TuningRequest) -> tuple[Search, dict[str, Any]]:
         validation,  # type: ignore[arg-type]
         loaded.model,
     )
-    cls.checked_metric(settings["metric"])
+    cls.checked_metric(settings["training__metric"])
     return Search(problem, settings, space, request.out, request.pruner), loaded.about
 
 
 def _resolved(settings: dict[str, Any], batch: SeriesBatch) -> dict[str, Any]:
     """With what "auto" means for these series where the search needs a value to start from."""
-    from roughformer.estimators.automatic import token_config
+    from roughformer.estimators.defaults import token_config
     from roughformer.tokens import TokenConfig
 
-    names = {"static": "static", "context": "context"}
-    names |= {
+    names = {"static": "static"} | {
         name: RFormerClassifier.setting_name(f"tokens.{name}") for name in TokenConfig.options()
     }
     options = {name: settings[setting] for name, setting in names.items()}

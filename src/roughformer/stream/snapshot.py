@@ -14,7 +14,7 @@ from roughformer.inference.predictor import Predictor
 
 __all__ = ["model_key", "read_snapshot", "write_snapshot"]
 
-_MARK, _VERSION = b"roughformer stream", 3
+_MARK, _VERSION = b"roughformer stream", 4
 _SEAL = 32  # bytes of SHA-256
 
 

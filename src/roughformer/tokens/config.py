@@ -98,12 +98,12 @@ class TokenConfig(Group):
     """Windows, depth, views and lifts of the tokens of a model.
 
     In an estimator, what is not given (or "auto") of ``windows``, ``depth``, ``basepoint``,
-    ``clock``, ``observations`` and ``spectrum`` is chosen from the training series; ``hold``,
-    ``context`` and ``static`` are set by its parameters ``causal``, ``context`` and ``static``. For
-    a ``Tokenizer`` the defaults below hold.
+    ``clock``, ``context``, ``observations`` and ``spectrum`` is chosen from the training series;
+    ``hold`` and ``static`` are set by its parameters ``causal`` and ``static``. For a ``Tokenizer``
+    the defaults below hold.
     """
 
-    set_by: ClassVar[dict[str, str]] = {"hold": "causal", "context": "context", "static": "static"}
+    set_by: ClassVar[dict[str, str]] = {"hold": "causal", "static": "static"}
 
     windows: Annotated[WindowRule, BeforeValidator(plain_windows), AfterValidator(_frozen)] = Field(
         75, description="A count, {'duration': d}, {'points': n}, or cut times."
@@ -138,7 +138,8 @@ class TokenConfig(Group):
     context: int | None = Field(
         None,
         ge=1,
-        description="The global view is over the last so many windows; None: since the start.",
+        description="Number of windows that a causal model looks back: in attention, and in its "
+        "global view. None: all since the start.",
     )
     observations: bool = Field(
         False,
@@ -158,8 +159,6 @@ class TokenConfig(Group):
             raise ValueError("clock words belong to the local view; add it, or set clock to 0")
         if self.hold and self.counts:
             raise ValueError("held paths have no gaps to count between; use observations=True")
-        if self.context is not None and not self.hold:
-            raise ValueError("a context of windows belongs to causal models, whose paths hold")
         if self.depth == 0 and not self.observations:
             raise ValueError("depth 0 leaves no tokens; it is for observations=True only")
         if any(not np.isfinite(lag) or lag <= 0 for lag in self.lags):

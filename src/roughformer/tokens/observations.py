@@ -98,14 +98,21 @@ def _words(data: Observed, placed: Placed, values: ValueRange, half: int, unit: 
 
     known_so_far = running_sum(seen.to(torch.int64))
     counted = at_rows(known_so_far, reached[:, 1:])
+    # Observations in order; what was not seen goes to place 0.
+    place = torch.where(seen, known_so_far[:, 1:], 0)
+    nothing = z.new_zeros(z.shape[0], z.shape[1] + 1, z.shape[2])
+    listed, listed_times = nothing.scatter(1, place, z), nothing.scatter(1, place, when)
+    first, last, newest = listed[:, 1:2], listed.gather(1, counted), listed_times.gather(1, counted)
+    # Sums count from the first observation: those of large numbers would lose their digits.
+    z = torch.where(seen, z - first, 0.0)
+    when = torch.where(seen, when - listed_times[:, 1:2], 0.0)
     n_all, x_all = counted.double(), up_to(z)
-    first, last, newest = _first_and_last(z, when, seen, known_so_far[:, 1:], counted)
     now = {"n": _last(n_all, 1), "x": _last(x_all, 1), "low": low, "high": high}
     whole = {
         "n": n_all, "x": x_all, "xx": up_to(z * z), "t": up_to(when), "tt": up_to(when * when),
         "tx": up_to(when * z), "low": _trailing_extreme(low, _MOST_WINDOWS, False),
-        "high": _trailing_extreme(high, _MOST_WINDOWS, True), "first": first, "last": last,
-        "when": newest,
+        "high": _trailing_extreme(high, _MOST_WINDOWS, True), "first": first.expand(last.shape),
+        "last": last, "when": newest,
     }  # fmt: skip
     recent = {
         "n": _last(n_all, half), "x": _last(x_all, half),
@@ -122,42 +129,42 @@ def words_of(
     """Words ``(..., C)`` of each view, from what was seen in the window, since the start, and in
     the last windows up to its ``end (..., 1)``.
 
-    Entries ``(..., C)``: ``n`` observations, sums of ``x``, ``xx``, ``t``, ``tt`` and ``tx``, the
-    ``low``est and ``high``est, the ``first`` and ``last``, and ``when`` the last one was.
+    Entries ``(..., C)``: ``n`` observations, sums of ``x``, ``xx``, ``t``, ``tt`` and ``tx``, all
+    counted from the first observation since the start, the ``low``est and ``high``est, the
+    ``first`` and ``last``, and ``when`` the last one was.
     """
     n, some = whole["n"], whole["n"].clamp(min=1)
-    ever = n > 0
+    ever, first = n > 0, whole["first"]
     mean, when = whole["x"] / some, whole["t"] / some
     variance = (whole["xx"] / some - mean.square()).clamp(min=0)
     square = whole["tt"] / some
     time_variance = square - when.square()
     covariance = whole["tx"] / some - when * mean
-    # A slope over less than a hundredth of the unit says nothing but noise, and late in a stream
-    # the difference of two large numbers is rounding.
+    # A slope over less than a hundredth of the unit says nothing but noise.
     apart = (time_variance > number((0.01 * unit) ** 2, n)) & (time_variance > _ROUNDING * square)
     per = number(unit, n)
     local = {
         "log n": now["n"].log1p(),
-        "mean": _mean(now),
+        "mean": _mean(now, first),
         "min": _known(now["low"], now["n"] > 0),
         "max": _known(now["high"], now["n"] > 0),
     }
     global_ = {
         "log n": n.log1p(),
-        "mean": _known(mean, ever),
+        "mean": _known(first + mean, ever),
         "min": _known(whole["low"], ever),
         "max": _known(whole["high"], ever),
-        "first": _known(whole["first"], ever),
+        "first": _known(first, ever),
         "last": _known(whole["last"], ever),
         "sd": _known(_root(variance), n > 1),
         "slope": _known(covariance / torch.where(apart, time_variance, 1.0) * per, apart),
-        "rise": _known(whole["last"] - whole["first"], n > 1),
+        "rise": _known(whole["last"] - first, n > 1),
         "since": _known((end - whole["when"]) / per, ever),
         "recent log n": recent["n"].log1p(),
-        "recent mean": _mean(recent),
+        "recent mean": _mean(recent, first),
         "recent min": _known(recent["low"], recent["n"] > 0),
         "recent max": _known(recent["high"], recent["n"] > 0),
-        "latest mean": _mean(latest),
+        "latest mean": _mean(latest, first),
     }
     return {"local": local, "global": global_}
 
@@ -168,8 +175,8 @@ def _root(x: Tensor) -> Tensor:
     return torch.where(still, 0.0, torch.where(still, 1.0, x).sqrt())
 
 
-def _mean(counted: Counted) -> Tensor:
-    return _known(counted["x"] / counted["n"].clamp(min=1), counted["n"] > 0)
+def _mean(counted: Counted, first: Tensor) -> Tensor:
+    return _known(first + counted["x"] / counted["n"].clamp(min=1), counted["n"] > 0)
 
 
 def _from_last_window_on(placed: Placed) -> Tensor:
@@ -189,23 +196,6 @@ def _last(total: Tensor, size: int) -> Tensor:
     row = torch.arange(total.shape[1], device=total.device)
     before = total.index_select(1, (row - size).clamp(min=0))
     return total - torch.where((row >= size)[None, :, None], before, 0.0)
-
-
-def _first_and_last(
-    z: Tensor, when: Tensor, seen: Tensor, so_far: Tensor, counted: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The first and the last observation ``(B, W, C)`` up to the end of each window, and the time
-    of the last; ``so_far (B, L, C)`` observations up to each point, ``counted (B, W, C)``.
-    """
-    batch, size, channels = z.shape
-    place = torch.where(seen, so_far, 0)  # what was not seen goes to place 0
-    nothing = z.new_zeros(batch, size + 1, channels)
-    listed, times = nothing.scatter(1, place, z), nothing.scatter(1, place, when)
-    return (
-        listed[:, 1:2].expand(counted.shape),
-        listed.gather(1, counted),
-        times.gather(1, counted),
-    )
 
 
 def _trailing_extreme(x: Tensor, size: int, highest: bool) -> Tensor:

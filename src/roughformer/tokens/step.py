@@ -34,7 +34,7 @@ __all__ = ["Piece", "Shapes", "State", "TokenStep", "per_stream"]
 State = dict[str, Tensor]
 Shapes = dict[str, tuple[int, ...]]
 _SUMS = ("n", "x", "xx", "t", "tt", "tx")
-_KEPT = (*_SUMS, "low", "high", "first", "last", "when")
+_KEPT = (*_SUMS, "low", "high", "first", "last", "begin", "when")
 _RECENT = ("n", "x", "low", "high")
 
 
@@ -294,8 +294,9 @@ class _Observations:
 
     def __call__(self, piece: Piece, old: State, new: State) -> Tensor:
         """``(B, F)``: words of the open windows as they are now."""
-        now = _joined(_counted(old["seen"]), self._of_piece(piece))
-        whole = _joined(_counted(old["past"]), now)
+        seen, past = _counted(old["seen"]), _counted(old["past"])
+        now = _joined(seen, self._of_piece(piece, seen, past))
+        whole = _joined(past, now)
         new["seen"] = per_stream(piece.ended, 0.0, _block(now, _KEPT))
         new["past"] = per_stream(piece.ended, _block(whole, _KEPT), old["past"])
         slot = torch.arange(self.size, device=piece.x.device)
@@ -309,25 +310,33 @@ class _Observations:
         words = words_of(now, whole, recent, latest, piece.now.unsqueeze(-1), unit)
         return stacked_words(words, self.tokenizer.config.views)
 
-    def _of_piece(self, piece: Piece) -> Counted:
-        """Of the points that were taken, each ``(B, C)``."""
+    def _of_piece(self, piece: Piece, window: Counted, past: Counted) -> Counted:
+        """Of the points that were taken, each ``(B, C)``; sums count from the first observation of
+        the stream: those of large numbers would lose their digits.
+        """
         assert self.tokenizer.value_range is not None
         seen = piece.seen
         z = torch.where(seen, scaled(piece.values, self.tokenizer.value_range), 0.0)
         when = torch.where(seen, piece.since.unsqueeze(-1), 0.0)
         count, place = observation_order(seen)
-        first = place[:, 1:2]
         last = place.gather(1, count[:, -1:])
-        return {
+        own = {
+            "first": z.gather(1, place[:, 1:2])[:, 0],
+            "begin": when.gather(1, place[:, 1:2])[:, 0],
+        }
+        x, t = (
+            torch.where(seen, what - _earliest(name, past, window, own).unsqueeze(1), 0.0)
+            for what, name in ((z, "first"), (when, "begin"))
+        )
+        return own | {
             "n": seen.double().sum(dim=1),
-            "x": z.sum(dim=1),
-            "xx": (z * z).sum(dim=1),
-            "t": when.sum(dim=1),
-            "tt": (when * when).sum(dim=1),
-            "tx": (when * z).sum(dim=1),
+            "x": x.sum(dim=1),
+            "xx": (x * x).sum(dim=1),
+            "t": t.sum(dim=1),
+            "tt": (t * t).sum(dim=1),
+            "tx": (t * x).sum(dim=1),
             "low": torch.where(seen, z, torch.inf).amin(dim=1),
             "high": torch.where(seen, z, -torch.inf).amax(dim=1),
-            "first": z.gather(1, first)[:, 0],
             "last": z.gather(1, last)[:, 0],
             "when": when.gather(1, last)[:, 0],
         }
@@ -348,8 +357,14 @@ class _Observations:
         }
 
 
+def _earliest(name: str, past: Counted, window: Counted, piece: Counted) -> Tensor:
+    """That of the first stretch with observations."""
+    later = torch.where(window["n"] > 0, window[name], piece[name])
+    return torch.where(past["n"] > 0, past[name], later)
+
+
 def _counted(block: Tensor) -> Counted:
-    """``(B, 11, C)`` -> what it holds, by name."""
+    """``(B, 12, C)`` -> what it holds, by name."""
     return dict(zip(_KEPT, block.unbind(dim=1), strict=True))
 
 
@@ -372,6 +387,7 @@ def _joined(a: Counted, b: Counted) -> Counted:
     highs = [torch.where(before, a["high"], -torch.inf), torch.where(after, b["high"], -torch.inf)]
     found["low"], found["high"] = torch.minimum(*lows), torch.maximum(*highs)
     found["first"] = torch.where(before, a["first"], b["first"])
+    found["begin"] = torch.where(before, a["begin"], b["begin"])
     found["last"] = torch.where(after, b["last"], a["last"])
     found["when"] = torch.where(after, b["when"], a["when"])
     return found

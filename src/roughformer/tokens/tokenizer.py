@@ -18,6 +18,7 @@ from roughformer.signatures.thinning import check_series as series_numbers
 from roughformer.signatures.windows import Cuts
 from roughformer.signatures.words import all_words, lyndon_words
 from roughformer.tokens.config import TokenConfig
+from roughformer.tokens.rounding import Ranges, least_scale, usual_ranges
 from roughformer.tokens.spectrum import frequencies, log_power, spectrum_range
 from roughformer.tokens.static import StaticEncoder
 from roughformer.tokens.thinning import thinned
@@ -55,6 +56,9 @@ class Tokenizer(BaseModel):
         Of the channels; only with ``observations``.
     window_duration : float, optional
         Usual duration of a window, where paths hold: that of its clocks.
+    ranges : dict, optional
+        How far apart the values of each channel usually are, in a series (``"global"``) and in a
+        window (``"local"``): words that are far smaller are rounding. Not known if empty.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -67,6 +71,9 @@ class Tokenizer(BaseModel):
     value_range: ValueRange | None = Field(None, description="Of the channels, with observations.")
     window_duration: float | None = Field(
         None, gt=0, description="Usual duration of a window, where paths hold: that of its clocks."
+    )
+    ranges: Ranges = Field(
+        {}, description="Of each channel's values, in a series (global) and in a window (local)."
     )
 
     def __eq__(self, other: object) -> bool:
@@ -91,6 +98,8 @@ class Tokenizer(BaseModel):
         if len(batch) == 0:
             raise InputError("a model needs at least one series to be fitted to, got none")
         check_series(batch, batch.channels, config.static)
+        if config.context is not None and not config.hold:
+            raise InputError("a context of windows is for causal models; set hold=True as well")
         start, end = batch.span
         span = end - start
         unit = float(np.median(span[span > 0])) if (span > 0).any() else 1.0
@@ -106,6 +115,7 @@ class Tokenizer(BaseModel):
             recent=max(int(np.median(cuts.n_windows)) // 2, 1),
             value_range=ValueRange.fit(batch) if config.observations else None,
             window_duration=_usual_duration(config, cuts, unit) if config.hold else None,
+            ranges=usual_ranges(batch, cuts) if config.depth else {},
         )
 
     @property
@@ -320,11 +330,11 @@ class Tokenizer(BaseModel):
         return inputs
 
     def least_scale(self, inputs: "dict[str, Tensor]") -> "Tensor":
-        """For each feature, the size below which differences are taken for none; mostly 0.
+        """Compute for each feature the size below which differences are taken for none.
 
-        Log-signatures and clock words of straight pieces, such as windows of one step, have
-        coordinates that are rounding and nothing else; scaled by their own deviation, they would
-        be noise of size 1.
+        Some features are rounding and nothing else: all words of a channel that returns to where it
+        was in every window, log-signatures and clock words of straight pieces. Scaled by their own
+        deviation, they would be noise of size 1.
 
         Parameters
         ----------
@@ -337,15 +347,14 @@ class Tokenizer(BaseModel):
         """
         import torch
 
-        from roughformer.tokens.rounding import rounding_scale
-
         tokens, mask = inputs["tokens"], inputs.get("mask")
-        found = torch.zeros(self.n_features, dtype=torch.float64, device=tokens.device)
+        # Words of observations are in deviations of their channel and units of time.
+        found = torch.full((self.n_features,), 1e-6, dtype=torch.float64, device=tokens.device)
         if self.config.depth:
             rows = tokens.flatten(0, 1) if mask is None else tokens[mask]
             # Held paths are always computed in float64.
             rounding = 1e-12 if self.config.hold else 64 * torch.finfo(torch.float32).eps
-            found[: self.layout.size] = rounding_scale(rows, self.layout, rounding)
+            found[: self.layout.size] = least_scale(rows, self.layout, rounding, self.ranges)
         return found
 
     def padded(self, data: "Observed", static: "Tensor | None" = None) -> "PaddedInputs":

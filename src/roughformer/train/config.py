@@ -79,10 +79,21 @@ class TrainConfig(Augmentation):
     label_smoothing: float = Field(
         0.0, ge=0, lt=1, description="Share of the label given to all classes alike."
     )
+    metric: str = Field(
+        "auto",
+        description="Score of the validation part that chooses the best epoch. auto: log_loss, "
+        "rmse, or the loss of a model of rates.",
+    )
     patience: int | None = Field(
         20,
         ge=1,
         description="Stop after this many epochs without a better validation; None: never.",
+    )
+    n_estimators: int = Field(
+        1,
+        ge=1,
+        description="Number of models, each validated on another part, whose predictions are "
+        "averaged.",
     )
     max_seconds: float | None = Field(
         None,
@@ -96,6 +107,9 @@ class TrainConfig(Augmentation):
     )
     compile: bool = Field(False, description="torch.compile: slower on a CPU at usual sizes.")
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    resume: bool = Field(
+        False, exclude=True, description="Continue the interrupted run in run_dir."
+    )
     save_seconds: float = Field(
         60.0, ge=0, description="Seconds after which the state is saved inside an epoch."
     )

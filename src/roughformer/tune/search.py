@@ -72,7 +72,7 @@ class Search:
     def metric(self) -> str:
         """What trials are compared by, on validation."""
         cls = estimator_class(self.problem.task, self.problem.model)
-        return str(cls.checked_metric(self.settings["metric"]))
+        return str(cls.checked_metric(self.settings["training__metric"]))
 
     def open(self) -> Any:
         """The ``optuna.Study``; a new one begins with ``settings`` themselves."""
@@ -191,7 +191,7 @@ def run_trial(problem: Problem, settings: dict[str, Any], trial: Any) -> dict[st
     optuna = optional("optuna", "tune")
     started = time.perf_counter()
     cls = estimator_class(problem.task, problem.model)
-    metric = cls.checked_metric(settings["metric"])
+    metric = cls.checked_metric(settings["training__metric"])
     best: dict[str, Any] = {}
 
     def after_epoch(record: dict[str, Any]) -> None:

@@ -1,12 +1,15 @@
-"""Checks that several modules share: options, and optional packages."""
+"""Checks that several modules share: options, files and optional packages."""
 
 import importlib
 import numbers
+import os
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 from roughformer.errors import InputError
 
-__all__ = ["optional", "real_number", "whole_number"]
+__all__ = ["existing_file", "optional", "real_number", "whole_number"]
 
 
 def whole_number(value: Any, name: str, least: int, most: int | None = None) -> int:
@@ -30,6 +33,15 @@ def real_number(value: Any, name: str, what: str, positive: bool = False) -> flo
     if not abs(number) < float("inf") or (positive and number <= 0):
         raise InputError(f"{name} must be {what}, got {value!r}")
     return number
+
+
+def existing_file(path: str | PathLike[str]) -> Path:
+    """Return ``path`` as a ``Path`` if it is a file, else raise ``InputError``."""
+    file = Path(path)
+    if not os.path.isfile(file):  # unlike Path.is_file, also for names that are too long
+        kind = "a directory" if os.path.isdir(file) else "nothing"
+        raise InputError(f"expected a file at {file}, found {kind}; check the path")
+    return file
 
 
 def optional(module: str, extra: str) -> Any:

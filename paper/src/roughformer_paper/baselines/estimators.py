@@ -36,7 +36,7 @@ __all__ = [
     "TransformerRegressor",
 ]
 
-_SHORTCUTS = dict.fromkeys(("epochs", "batch_size", "learning_rate", "drop"), "training")
+_SHORTCUTS = dict.fromkeys(("epochs", "learning_rate", "drop"), "training")
 
 
 _CLASSES = """classes_ : ndarray
@@ -67,7 +67,7 @@ def _complete(
 
     Parameters
     ----------
-    {{series}}
+    {{parameters_of_series}}
     {{training}}
     {outputs}
     {{running}}
@@ -95,41 +95,20 @@ class _BaselineClassifier(TrainedClassifier):
         static: tuple[str, ...] = (),
         causal: bool = False,
         epochs: int | None = None,
-        batch_size: int | None = None,
         learning_rate: float | None = None,
         drop: float | tuple[float, float] | None = None,
         validation: float = 0.2,
-        metric: str = "auto",
-        members: int = 1,
         class_weight: Literal["balanced"] | dict[Any, float] | None = None,
         random_state: Any = None,
         device: Literal["auto", "cpu", "cuda", "mps"] = "auto",
         n_jobs: int | None = None,
         run_dir: Any = None,
-        resume: bool = False,
         verbose: int = 0,
         model: ModelGroup | dict[str, Any] | None = None,
         training: TrainConfig | dict[str, Any] | None = None,
     ) -> None:
         """Keep the parameters as given, as scikit-learn wants it; see the class."""
-        self.static = static
-        self.causal = causal
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.drop = drop
-        self.validation = validation
-        self.metric = metric
-        self.members = members
-        self.class_weight = class_weight
-        self.random_state = random_state
-        self.device = device
-        self.n_jobs = n_jobs
-        self.run_dir = run_dir
-        self.resume = resume
-        self.verbose = verbose
-        self.model = model
-        self.training = training
+        self._keep(locals())
 
 
 class _BaselineRegressor(TrainedRegressor):
@@ -145,43 +124,20 @@ class _BaselineRegressor(TrainedRegressor):
         static: tuple[str, ...] = (),
         causal: bool = False,
         epochs: int | None = None,
-        batch_size: int | None = None,
         learning_rate: float | None = None,
         drop: float | tuple[float, float] | None = None,
         validation: float = 0.2,
-        metric: str = "auto",
-        members: int = 1,
         uncertainty: Literal["none", "gaussian", "quantile"] = "none",
-        quantiles: tuple[float, ...] = (0.1, 0.5, 0.9),
         random_state: Any = None,
         device: Literal["auto", "cpu", "cuda", "mps"] = "auto",
         n_jobs: int | None = None,
         run_dir: Any = None,
-        resume: bool = False,
         verbose: int = 0,
         model: ModelGroup | dict[str, Any] | None = None,
         training: TrainConfig | dict[str, Any] | None = None,
     ) -> None:
         """Keep the parameters as given, as scikit-learn wants it; see the class."""
-        self.static = static
-        self.causal = causal
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.drop = drop
-        self.validation = validation
-        self.metric = metric
-        self.members = members
-        self.uncertainty = uncertainty
-        self.quantiles = quantiles
-        self.random_state = random_state
-        self.device = device
-        self.n_jobs = n_jobs
-        self.run_dir = run_dir
-        self.resume = resume
-        self.verbose = verbose
-        self.model = model
-        self.training = training
+        self._keep(locals())
 
 
 class TransformerClassifier(_BaselineClassifier, kind="transformer", config=TransformerModelConfig):

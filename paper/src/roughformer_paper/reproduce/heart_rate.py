@@ -8,7 +8,7 @@ archive's split by recording. Yardsticks without learning stand beside the model
 from pathlib import Path
 from typing import Any
 
-from roughformer.io import load_heart_rate
+from roughformer_paper.datasets import load_heart_rate
 from roughformer_paper.reproduce.experiment import Experiment, Job, Row, Wishes
 from roughformer_paper.reproduce.heart_rate_page import (
     DROPS,

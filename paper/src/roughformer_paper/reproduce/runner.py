@@ -10,7 +10,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
-from roughformer.io import data_root, directory_lock
+from roughformer.io import directory_lock
+from roughformer_paper.datasets import data_root
 from roughformer_paper.reproduce.child import run_job
 from roughformer_paper.reproduce.experiment import Experiment, Job, Row, key_of
 from roughformer_paper.reproduce.results import Results, environment

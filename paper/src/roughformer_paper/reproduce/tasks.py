@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from roughformer.io import heart_rate_split, load_heart_rate, make_sine
 from roughformer.series import SeriesBatch
+from roughformer_paper.datasets import heart_rate_split, load_heart_rate, make_sine
 
 __all__ = ["Parts", "heart_rate_parts", "pulse_like", "sine_parts"]
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from roughformer import spectrum_words
-from roughformer.io import make_sine
 from roughformer.series import SeriesBatch
+from roughformer_paper.datasets import make_sine
 from roughformer_paper.naive import lomb_scargle
 from roughformer_paper.reproduce.experiment import Job, Page, Row, Table
 from roughformer_paper.reproduce.theory_common import Array, Part, mean_over_seeds, verdict

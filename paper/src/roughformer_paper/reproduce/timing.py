@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from roughformer.io import make_sine
 from roughformer.series import SeriesBatch
+from roughformer_paper.datasets import make_sine
 from roughformer_paper.reproduce.experiment import Job, Row
 from roughformer_paper.reproduce.models import Estimator, settings_of
 from roughformer_paper.reproduce.spending import peak_mb

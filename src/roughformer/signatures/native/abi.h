@@ -183,7 +183,7 @@ struct RfStep {
   double* clocks;              // (n, C, 2, F): its clock words
   double *whole, *first;       // (n, W), (n, C): all windows before it, or
   double *rings, *starts;      // (n, 2 * blocks - 1, W), (n, context, C): those of a context
-  double *seen, *past;         // (n, 11, C): observations in the open window, and before it
+  double *seen, *past;         // (n, 12, C): observations in the open window, and before it
   double* recent;              // (n, 4, ring, C): in each of the last windows
   const double* turns;         // (F, padded by 16 zeros) turns per unit of time
   const double* range;         // (4, C): lowest, highest, mean and scale of observed values

@@ -5,8 +5,8 @@
 
 static inline double or_nan(bool known, double x) { return known ? x : __builtin_nan(""); }
 
-// Observations of C channels: rows of a block (11, C).
-enum { N, X, XX, T, TT, TX, LOW, HIGH, FIRST, LAST, WHEN, KEPT };
+// Observations of C channels: rows of a block (12, C). Sums count from the stream's first.
+enum { N, X, XX, T, TT, TX, LOW, HIGH, FIRST, LAST, BEGIN, WHEN, KEPT };
 // Rows of a block (4, ring, C).
 static const int RECENT[4] = {N, X, LOW, HIGH};
 
@@ -19,7 +19,7 @@ struct Stepping {
   double *next;      // (C) values at the end of a piece
   double *grown;     // (d^(n-1)) partial sums of one level
   double *block, *found, *product;  // (words)
-  double *joined;    // (11, C)
+  double *joined;    // (12, C)
   int64_t words;
   int C, d, n;
 };
@@ -194,6 +194,7 @@ static void write_words(Stepping& s, int64_t slot, int64_t window, double* out, 
 static void observe(const Stepping& s, int64_t slot, const double* values, double when) {
   const int C = s.C;
   double* seen = s.job->seen + slot * KEPT * C;
+  const double* past = s.job->past + slot * KEPT * C;
   const double* range = s.job->range;
   for (int c = 0; c < C; ++c) {
     if (!(values[c] == values[c])) continue;
@@ -202,11 +203,13 @@ static void observe(const Stepping& s, int64_t slot, const double* values, doubl
     const double z = (cut - range[2 * C + c]) / range[3 * C + c];
     double* of = seen + c;
     const bool first = of[N * C] == 0;
-    const double sums[] = {1, z, z * z, when, when * when, when * z};
+    if (first) of[FIRST * C] = z, of[BEGIN * C] = when;
+    const double* origin = past[N * C + c] > 0 ? past + c : of;
+    const double x = z - origin[FIRST * C], t = when - origin[BEGIN * C];
+    const double sums[] = {1, x, x * x, t, t * t, t * x};
     for (int i = N; i <= TX; ++i) of[i * C] += sums[i];
     if (first || z < of[LOW * C]) of[LOW * C] = z;
     if (first || z > of[HIGH * C]) of[HIGH * C] = z;
-    if (first) of[FIRST * C] = z;
     of[LAST * C] = z;
     of[WHEN * C] = when;
   }
@@ -223,6 +226,7 @@ static void join_seen(const double* a, const double* b, double* out, int C) {
     out[LOW * C + c] = (lower ? q : p)[LOW * C];
     out[HIGH * C + c] = (higher ? q : p)[HIGH * C];
     out[FIRST * C + c] = (before ? p : q)[FIRST * C];
+    out[BEGIN * C + c] = (before ? p : q)[BEGIN * C];
     out[LAST * C + c] = (after ? q : p)[LAST * C];
     out[WHEN * C + c] = (after ? q : p)[WHEN * C];
   }
@@ -255,11 +259,11 @@ static void write_seen(Stepping& s, int64_t slot, int64_t window, double* out, b
   const int64_t half = job->recent_windows, quarter = half / 2 > 1 ? half / 2 : 1;
   const double unit = job->time_unit, end = job->time[slot];
   for (int c = 0; c < C; ++c) {
-    const double count = now[N * C + c];
+    const double count = now[N * C + c], first = s.joined[FIRST * C + c];
     if (job->seen_local_at >= 0) {
       double* words = out + job->seen_local_at + 4 * c;
       words[0] = __builtin_log1p(count);
-      words[1] = or_nan(count > 0, now[X * C + c] / count);
+      words[1] = or_nan(count > 0, first + now[X * C + c] / count);
       words[2] = or_nan(count > 0, now[LOW * C + c]);
       words[3] = or_nan(count > 0, now[HIGH * C + c]);
     }
@@ -273,26 +277,25 @@ static void write_seen(Stepping& s, int64_t slot, int64_t window, double* out, b
     const double variance = all[XX] / some - mean * mean;
     const double square = all[TT] / some, time_variance = square - when * when;
     const double covariance = all[TX] / some - when * mean;
-    // A slope over less than a hundredth of the unit says nothing but noise, and late in a stream
-    // the difference of two large numbers is rounding (a fused one is not 0 for one observation).
+    // A slope over less than a hundredth of the unit says nothing but noise.
     const bool apart = time_variance > (0.01 * unit) * (0.01 * unit) &&
                        time_variance > 2e-11 * square;
     double* words = out + job->seen_global_at + 15 * c;
     words[0] = __builtin_log1p(n);
-    words[1] = or_nan(n > 0, mean);
+    words[1] = or_nan(n > 0, first + mean);
     words[2] = or_nan(n > 0, all[LOW]);
     words[3] = or_nan(n > 0, all[HIGH]);
-    words[4] = or_nan(n > 0, all[FIRST]);
+    words[4] = or_nan(n > 0, first);
     words[5] = or_nan(n > 0, all[LAST]);
     words[6] = or_nan(n > 1, variance > 0 ? __builtin_sqrt(variance) : 0);
     words[7] = or_nan(apart, covariance / time_variance * unit);
-    words[8] = or_nan(n > 1, all[LAST] - all[FIRST]);
+    words[8] = or_nan(n > 1, all[LAST] - first);
     words[9] = or_nan(n > 0, (end - all[WHEN]) / unit);
     words[10] = __builtin_log1p(last[0]);
-    words[11] = or_nan(last[0] > 0, last[1] / last[0]);
+    words[11] = or_nan(last[0] > 0, first + last[1] / last[0]);
     words[12] = or_nan(last[0] > 0, last[2]);
     words[13] = or_nan(last[0] > 0, last[3]);
-    words[14] = or_nan(latest[0] > 0, latest[1] / latest[0]);
+    words[14] = or_nan(latest[0] > 0, first + latest[1] / latest[0]);
   }
   if (!over) return;
   memcpy(past, s.joined, KEPT * C * sizeof(double));
