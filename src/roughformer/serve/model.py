@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 import roughformer
-from roughformer.inference.explain import explain
+from roughformer.inference.explanation import explain
 from roughformer.inference.forecasts import ForecastPredictor
 from roughformer.inference.predictor import Predictor
 from roughformer.inference.targets import ClassTargets
@@ -50,7 +50,7 @@ class ServedModel:
     @property
     def columns(self) -> dict[str, Any]:
         """Names of the columns of the training data, by role."""
-        return dict(self.predictor.facts.get("data", {}).get("columns", {}))
+        return dict(self.predictor.metadata.get("data", {}).get("columns", {}))
 
     @property
     def targets(self) -> list[str]:
@@ -58,7 +58,7 @@ class ServedModel:
         if self.classes is not None:
             return []
         n = self.predictor.outputs.n_outputs
-        target = str(self.predictor.facts.get("data", {}).get("target", ""))
+        target = str(self.predictor.metadata.get("data", {}).get("target", ""))
         names = [name.strip() for name in target.split(",")]
         return names if len(names) == n and all(names) else [str(k) for k in range(n)]
 
@@ -131,7 +131,7 @@ class ServedModel:
         """Predict each series, in JSON types only."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UnobservedWarning)  # the client's business
-            output, mask = self.predictor.raw(batch)
+            output, mask = self.predictor.forward(batch)
         last = self.predictor.at_last_window(output, mask)
         return answers_of(self.predictor, last).plain()
 
@@ -152,7 +152,7 @@ class ServedForecaster:
         """``directory``: of the saved model, for its fingerprint."""
         self.predictor, self.channels = predictor, predictor.channels
         self.fingerprint = _fingerprint(directory)
-        self.columns: dict[str, Any] = dict(predictor.facts.get("data", {}))
+        self.columns: dict[str, Any] = dict(predictor.metadata.get("data", {}))
         n, names = predictor.n_static, tuple(self.columns.get("static", ()))
         self.static_names = names if len(names) == n else tuple(map(str, range(n)))
 
