@@ -68,10 +68,10 @@ def _serve() -> None:
     if options.pop("clock", "") == "steps":
         _step_the_clock()
     from roughformer.inference.predictor import Predictor
-    from roughformer.serve.limits import Limits
+    from roughformer.serve import Options, Service
+    from roughformer.serve.config import Limits
     from roughformer.serve.model import ServedModel
     from roughformer.serve.server import run
-    from roughformer.serve.service import Options, Service
 
     folder = Path(sys.argv[1])
     limits = Limits(**options.pop("limits", {}))

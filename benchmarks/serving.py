@@ -57,7 +57,7 @@ def served(directory, queue):
     code = "from roughformer.cli import main; main()"
     process = subprocess.Popen(
         [sys.executable, "-c", code, "serve", str(directory), "--port", "0", "--threads", "1",
-         "--queue", str(queue)],
+         "--limit", f"queue={queue}"],
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "OMP_NUM_THREADS": "1"},

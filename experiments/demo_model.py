@@ -15,7 +15,7 @@ import numpy as np
 from _results import ROOT, Results, show
 
 import roughformer as rf
-from roughformer.serve.demo_model import DEMO_SPAN, train_demo_model
+from roughformer.serve.demo import DEMO_SPAN, train_demo_model
 from roughformer.serve.pulse import make_pulse
 from roughformer_paper.datasets import heart_rate_recording, heart_rate_test_recordings
 
@@ -41,7 +41,7 @@ def pieces(data: Path | None) -> rf.SeriesBatch:
 
 
 def row_of(model: Any, name: str, batch: rf.SeriesBatch, drop: float) -> dict[str, Any]:
-    found = model.predictor_.numbers(batch.drop_points(drop, SEED) if drop else batch)
+    found = model.predictor_.predict(batch.drop_points(drop, SEED) if drop else batch)
     error = np.abs(found["point"][:, 0] - np.asarray(batch.labels))
     return {
         "signals": name, "drop": drop, "series": len(batch), "median": float(np.median(error)),

@@ -10,7 +10,7 @@ from sklearn.exceptions import NotFittedError
 
 import roughformer as rf
 from roughformer.errors import CheckpointError, InputError
-from roughformer.inference.conformal import LevelCalibration, level_of, value_at
+from roughformer.inference.calibration import LevelCalibration, level_of, value_at
 from roughformer.model.forecaster import QUANTILES
 from roughformer.tokens.memory import feature_count, remember
 

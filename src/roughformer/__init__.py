@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from roughformer.inference.alarms import AlarmState as AlarmState
     from roughformer.inference.alarms import alarm_with_guarantee as alarm_with_guarantee
     from roughformer.inference.alarms import time_to_detection as time_to_detection
-    from roughformer.inference.explain import Explanation as Explanation
+    from roughformer.inference.explanation import Explanation as Explanation
     from roughformer.inference.predictor import Predictor as Predictor
     from roughformer.inference.registry import ModelSpec as ModelSpec
     from roughformer.inference.registry import get_model as get_model
@@ -83,7 +83,7 @@ _HOME = {
         "RateRegressor SignatureTransformer"
     ),
     "inference.alarms": "Alarm AlarmState alarm_with_guarantee time_to_detection",
-    "inference.explain": "Explanation",
+    "inference.explanation": "Explanation",
     "inference.predictor": "Predictor",
     "inference.registry": "ModelSpec get_model register_model",
     "model": "RFormer RFormerConfig",

@@ -12,9 +12,9 @@ pytest.importorskip("fastapi", reason="the page needs the extra 'serve'")
 from pages import served
 
 from roughformer.inference.alarms import Alarm
-from roughformer.serve.demo_model import DEMO_EVERY, DEMO_SPAN, train_demo_model
+from roughformer.serve.config import StreamOptions
+from roughformer.serve.demo import DEMO_EVERY, DEMO_SPAN, train_demo_model
 from roughformer.serve.pulse import make_pulse
-from roughformer.serve.streams import StreamOptions
 from small import make
 
 CHROMIUM = Path("/usr/bin/chromium")

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from pages import Served
 
-from roughformer.inference.explain import explain
-from roughformer.serve import recordings as kept
+from roughformer.inference.explanation import explain
+from roughformer.serve import demo
+from roughformer.serve.demo import load_recording
 from roughformer.serve.pulse import make_pulse
-from roughformer.serve.recordings import samples_of
 
 
 def body_of(batch, **more):
@@ -38,7 +38,7 @@ def test_made_up_recordings_are_always_there(rates, monkeypatch):
 
 @pytest.mark.parametrize("name", ["exercise", "disturbed"])
 def test_the_pieces_of_a_recording_are_the_whole(rates, name):
-    whole = samples_of(name)
+    whole = load_recording(name)
     seconds = float(whole.times[-1])
     pieces = [
         part(rates, name, s, min(s + 100, seconds)).json() for s in np.arange(0, seconds, 100)
@@ -53,16 +53,16 @@ def test_the_pieces_of_a_recording_are_the_whole(rates, name):
 
 
 def test_the_truth_is_the_mean_over_the_second_before(rates):
-    samples = samples_of("slow")
+    samples = load_recording("slow")
     np.testing.assert_allclose(samples.truth_times, np.arange(1, 241))
     assert abs(samples.truth[49] - 68) < 2
     assert abs(samples.truth[110] - 44) < 2
 
 
 def test_recordings_are_made_the_same_way_every_time():
-    first = samples_of("tachycardia")
-    kept.samples_of.cache_clear()
-    again = samples_of("tachycardia")
+    first = load_recording("tachycardia")
+    demo.load_recording.cache_clear()
+    again = load_recording("tachycardia")
     assert again is not first
     np.testing.assert_array_equal(again.values, first.values)
 
@@ -72,7 +72,7 @@ def test_bidmc_is_offered_where_it_is(tmp_path, monkeypatch):
     for name in ("bidmc01.hea", "bidmc05.dat", "bidmc06.dat"):
         (tmp_path / "bidmc" / name).write_text("")
     monkeypatch.setenv("ROUGHFORMER_DATA", str(tmp_path))
-    assert list(kept.recordings())[4:] == ["bidmc05"]  # 6 is for training
+    assert list(demo.recordings())[4:] == ["bidmc05"]  # 6 is for training
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_a_long_explanation_does_not_hold_up_the_stop(rate_model, monkeypatch):
         begun.set()
         never.wait(30)
 
-    monkeypatch.setattr("roughformer.serve.explaining.explain", explain_for_ever)
+    monkeypatch.setattr("roughformer.serve.model.explain", explain_for_ever)
     body = body_of(make_pulse(1, 2.0, seed=8, disturbed=0.0))
     with ThreadPoolExecutor(1) as pool:
         running = Served(rate_model.predictor_)

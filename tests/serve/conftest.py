@@ -13,8 +13,7 @@ pytest.importorskip("orjson")
 from serving import running
 from wards import CHANNELS, WELL, recording
 
-from roughformer.serve.limits import Limits
-from roughformer.serve.streams import StreamOptions
+from roughformer.serve.config import Limits, StreamOptions
 from small import make
 
 
@@ -40,7 +39,7 @@ def model(tmp_path_factory):
 def server(model):
     limits = Limits(
         max_body=400_000, max_series=40, max_length=5000, max_streams=40, max_rows=2000,
-        max_windows=500, max_leap=50, body_seconds=1.0, outbox=30_000, max_message=300_000,
+        max_windows=500, max_leap=50, body_seconds=1.0, send_buffer=30_000, max_message=300_000,
     )  # fmt: skip
     options = StreamOptions(alarms=(WELL,))
     with running(model.predictor, model.directory, limits, streams=options) as found:

@@ -8,14 +8,14 @@ from serving import running
 from websockets.exceptions import InvalidStatus
 
 from command import fails, succeeds
-from roughformer.cli.serve import _is_loopback
+from roughformer.serve.middleware import is_loopback
 
 TOKEN = "a-token.of_the~tests"
 
 
 def test_help_names_the_options():
     out = succeeds("serve", "--help").out
-    for option in ("--token-file", "--snapshot-dir", "--alarm", "--idle-seconds", "--max-streams"):
+    for option in ("--token-file", "--snapshot-dir", "--alarm", "--idle-seconds", "--limit"):
         assert option in out
 
 
@@ -31,7 +31,7 @@ def test_help_names_the_options():
         (("serve", "{model}", "--alarm", "above 0.5"), "class=NAME, one of sick, well", 1),
         (("serve", "{model}", "--alarm", "class=x above 0.5"), "one of sick, well", 1),
         (("serve", "{model}", "--alarm", "well above 0.5 release 0.6"), "release must not be", 1),
-        (("serve", "{model}", "--body-seconds", "0"), "body_seconds must be", 1),
+        (("serve", "{model}", "--limit", "body_seconds=0"), "body_seconds must be", 1),
         (("serve", "{model}", "--idle-seconds", "-5"), "idle_seconds must be", 1),
         (("serve", "{model}", "--snapshot-seconds", "nan"), "snapshot_seconds must be", 1),
         (("serve", "{model}", "--snapshot-dir", "{bad}"), "a file is in the way", 1),
@@ -67,7 +67,7 @@ def test_the_command_says_how_to_install_what_is_missing(model):
      ("10.0.0.3", False), ("example.org", False)],
 )  # fmt: skip
 def test_which_hosts_are_this_machine(host, own):
-    assert _is_loopback(host) is own
+    assert is_loopback(host) is own
 
 
 @pytest.fixture(scope="module")

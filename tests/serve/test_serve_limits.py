@@ -10,8 +10,7 @@ import pytest
 from serving import read_all, running, wait_for
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from roughformer.serve.limits import Limits
-from roughformer.serve.streams import StreamOptions
+from roughformer.serve.config import Limits, StreamOptions
 from small import make
 
 GOOD = {"times": [0.0, 1.0], "values": [[1, 2], [None, 3]]}
@@ -49,7 +48,7 @@ def test_a_client_gets_to_read_why_its_large_body_was_refused(server):
 def test_a_connection_lives_on_after_a_refused_body_if_that_was_sent_to_its_end(
     server, monkeypatch
 ):
-    monkeypatch.setattr("roughformer.serve.protocols._LINGER", 0.3)
+    monkeypatch.setattr("roughformer.serve.server._LINGER_SECONDS", 0.3)
     body = json.dumps({"series": [GOOD]}).encode()
     good = HEAD + f"Content-Length: {len(body)}\r\n\r\n".encode() + body
     with server.raw() as connection:
@@ -97,7 +96,7 @@ def test_a_full_queue_is_told_at_once_and_what_was_accepted_is_answered(model):
     with running(model.predictor, limits=Limits(queue=4)) as server, ThreadPoolExecutor(4) as pool:
         gate = server.block()
         accepted = [pool.submit(server.predict, [GOOD]) for _ in range(4)]
-        wait_for(lambda: server.service.worker.length == 4)
+        wait_for(lambda: server.service.worker.n_waiting == 4)
         for _ in range(3):
             refused = server.predict([GOOD])
             assert refused.status_code == 503
@@ -178,7 +177,7 @@ def test_there_are_more_streams_than_slots_at_the_start(model):
             socket.receive()
             _, ack = socket.push_to("s0", [2.5], [[1, 2]])
             assert ack["accepted"] == 3
-        assert server.service.n_streams == 300
+        assert len(server.service.streams.entries) == 300
 
 
 def all_of(socket):
@@ -190,15 +189,15 @@ def all_of(socket):
 
 
 def test_a_listener_that_does_not_read_is_cut_off_and_costs_the_others_nothing(server, name):
-    path, hub = f"/v1/streams/{name}", server.service.hub
+    path, broadcaster = f"/v1/streams/{name}", server.service.broadcaster
     window = {"id": name, "time": 0.0, "window": 0, "prediction": {"label": "x" * 2000}}
     with server.deaf(path) as slow, server.socket(path) as quick:
         assert quick.receive()["type"] == "hello"
-        wait_for(lambda: len(hub.outboxes) == 2)
+        wait_for(lambda: len(broadcaster.queues) == 2)
         for _ in range(1000):
-            server.loop.call_soon_threadsafe(hub.publish, [window])
+            server.loop.call_soon_threadsafe(broadcaster.publish, [window])
             assert quick.receive()["type"] == "window"
-            if any(box.closing for box in hub.outboxes):
+            if any(box.closing for box in broadcaster.queues):
                 break
         assert all_of(slow) == 1013
         _, ack = quick.push([0.0], [[1, 2]])
@@ -206,14 +205,14 @@ def test_a_listener_that_does_not_read_is_cut_off_and_costs_the_others_nothing(s
 
 
 def test_one_who_sends_but_does_not_read_is_heard_no_more(server, name, monkeypatch):
-    monkeypatch.setattr("roughformer.serve.outbox._PATIENCE", 2.0)
+    monkeypatch.setattr("roughformer.serve.broadcast._PATIENCE", 2.0)
     with server.deaf(f"/v1/streams/{name}") as deaf:
         with suppress(ConnectionClosed):
             for _ in range(3000):
                 deaf.send(type="state")
-                if any(box.closing for box in server.service.hub.outboxes):
+                if any(box.closing for box in server.service.broadcaster.queues):
                     break
-        wait_for(lambda: any(box.closing for box in server.service.hub.outboxes))
+        wait_for(lambda: any(box.closing for box in server.service.broadcaster.queues))
         assert all_of(deaf) == 1013
 
 
@@ -247,7 +246,7 @@ def test_a_model_that_is_not_causal_has_streams_over_a_span_only(model):
 
 
 def test_the_whole_head_of_a_request_has_one_deadline(model, monkeypatch):
-    monkeypatch.setattr("roughformer.serve.protocols._HEADERS", 0.4)
+    monkeypatch.setattr("roughformer.serve.server._HEAD_SECONDS", 0.4)
     with running(model.predictor) as server:
         for first in (b"", b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"):
             with server.raw() as connection:
@@ -265,7 +264,7 @@ def test_the_whole_head_of_a_request_has_one_deadline(model, monkeypatch):
 
 
 def test_slow_heads_of_one_client_starve_nobody(model, monkeypatch):
-    monkeypatch.setattr("roughformer.serve.protocols._LANE", 4)
+    monkeypatch.setattr("roughformer.serve.server._MAX_CROWDED", 4)
     limits = Limits(max_connections=40, max_per_client=20)
     with running(model.predictor, limits=limits) as server:
         slow = [server.raw() for _ in range(60)]
@@ -291,7 +290,7 @@ def test_connections_are_counted_in_and_out(model):
     # A count for each new connection of all the others took seconds where there were thousands.
     with running(model.predictor) as server:
         server.http.post("/v1/streams", json={"id": "one"})
-        clients = server.server.config.clients
+        clients = server.server.config.n_connections
         with server.raw(), server.socket("/v1/streams/one") as socket:
             socket.until("hello")
             wait_for(lambda: clients["127.0.0.1"] == 3)

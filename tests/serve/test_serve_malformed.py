@@ -9,8 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from serving import arrow
 
-from roughformer.serve.parquet_pages import unpacked_size
-from roughformer.serve.table_bytes import ARROW, PARQUET
+from roughformer.serve.tables import ARROW, PARQUET, unpacked_size
 
 GOOD = {"times": [0.0, 1.0, 2.5], "values": [[1, 2], [None, 3], [1.5, None]]}
 
@@ -36,28 +35,28 @@ def with_compression():
 
 WIDE = {"series": ["a", "a"], "time": [0.0, 1.0], "hr": [1.0, 2.0], "spo2": [1.0, None]}
 JSON = [
-    (b"", "no JSON"),
-    (b"{", "no JSON"),
+    (b"", "not valid JSON"),
+    (b"{", "not valid JSON"),
     (b"null", "must be an object"),
     (b"[]", "must be an object"),
     (b'"text"', "must be an object"),
-    (b"\xff\xfe\x00", "no JSON"),
-    (b"\xef\xbb\xbf{}", "no JSON"),
+    (b"\xff\xfe\x00", "not valid JSON"),
+    (b"\xef\xbb\xbf{}", "not valid JSON"),
     (b"[" * 5000 + b"]" * 5000, "depth"),
-    (b'{"series": ' * 2000, "no JSON"),
+    (b'{"series": ' * 2000, "not valid JSON"),
     (b"{}", "at least one series"),
     (b'{"series": []}', "at least one series"),
     (b'{"series": {}}', "at least one series"),
     (b'{"series": [1]}', "series 0: a series must be an object"),
     (b'{"serie": []}', "no key 'serie'"),
     (series(time=[0]), "series 1: a series has no key 'time'"),
-    (series().replace(b"2.5", b"NaN"), "no JSON"),
-    (series().replace(b"2.5", b"Infinity"), "no JSON"),
-    (series().replace(b"1.5", b"-Infinity"), "no JSON"),
-    (series().replace(b"1.5", b"1e999"), "no JSON"),
+    (series().replace(b"2.5", b"NaN"), "not valid JSON"),
+    (series().replace(b"2.5", b"Infinity"), "not valid JSON"),
+    (series().replace(b"1.5", b"-Infinity"), "not valid JSON"),
+    (series().replace(b"1.5", b"1e999"), "not valid JSON"),
     (series(times=None), "series 1: times must be a list of numbers"),
-    (series(times="012"), "times must be a list of numbers, got the text '012'"),
-    (series(times=[0, "1", 2]), "series 1, row 1: a time must be a number, got the text '1'"),
+    (series(times="012"), "times must be a list of numbers, got the string '012'"),
+    (series(times=[0, "1", 2]), "series 1, row 1: a time must be a number, got the string '1'"),
     (series(times=[0, True, 2]), "series 1, row 1: a time must be a number, got true/false"),
     (series(times=[0, None, 2]), "series 1, row 1: a time must be a number, got null"),
     (series(times=[0, [1], 2]), "series 1, row 1"),
@@ -88,13 +87,16 @@ JSON = [
         json.dumps({"series": [{"times": list(range(6000)), "values": []}]}),
         "may have 5000 points in all",
     ),
-    (series(times=[0, 1, 1e9]), "series 1: it would have 500000000 windows of 2, the limit is 500"),
+    (
+        series(times=[0, 1, 1e9]),
+        "series 1: it would have 500000000 windows of 2, the limit is max_windows = 500",
+    ),
 ]
 TABLES = [
-    (ARROW, b"", "no Arrow stream"),
-    (ARROW, b"ARROW1\0\0garbage", "no Arrow stream"),
+    (ARROW, b"", "not an Arrow stream"),
+    (ARROW, b"ARROW1\0\0garbage", "not an Arrow stream"),
     (ARROW, arrow(WIDE)[:-100], "Arrow stream"),
-    (ARROW, with_compression(), "compressed Arrow is not taken"),
+    (ARROW, with_compression(), "compressed Arrow is not accepted"),
     (ARROW, arrow({"time": [0.0], "hr": [1.0], "spo2": [1.0]}), "one column 'series'"),
     (ARROW, arrow({"series": ["a"], "hr": [1.0], "spo2": [1.0]}), "one column 'time'"),
     (ARROW, arrow({"series": ["a"], "time": [0.0], "hr": [1.0]}), "no column 'spo2'"),
@@ -102,7 +104,7 @@ TABLES = [
     (ARROW, arrow(WIDE | {"hr": [[1], [2]]}), "column 'hr' must hold numbers"),
     (ARROW, arrow(WIDE | {"hr": [1.0, float("inf")]}), "column 'hr' must be finite"),
     (ARROW, arrow(WIDE | {"series": ["a", None]}), "must have an entry in each row"),
-    (ARROW, arrow(WIDE | {"series": [0.5, 0.5]}), "texts or whole numbers"),
+    (ARROW, arrow(WIDE | {"series": [0.5, 0.5]}), "strings or integers"),
     (ARROW, arrow(WIDE | {"time": [1.0, 1.0]}), "times must strictly increase"),
     (ARROW, arrow(WIDE | {"time": [1.0, 0.0]}), "row 1: times must strictly increase"),
     (ARROW, arrow(WIDE | {"time": [0.0, float("nan")]}), "row 1: times must strictly increase"),
@@ -111,10 +113,10 @@ TABLES = [
     (ARROW, arrow(WIDE | {"hrr": [1.0, 2.0]}), "column 4: the model has no channel 'hrr'"),
     (ARROW, arrow(pa.table(WIDE).slice(0, 0)), "no rows"),
     (PARQUET, parquet(WIDE | {"hrr": [1.0, 2.0]}), "column 4: the model has no channel 'hrr'"),
-    (PARQUET, b"", "no Parquet file"),
-    (PARQUET, b"PAR1garbagePAR1", "no Parquet file"),
-    (PARQUET, parquet(WIDE)[:-20], "no Parquet file"),
-    (PARQUET, parquet(WIDE)[::-1], "no Parquet file"),
+    (PARQUET, b"", "not a Parquet file"),
+    (PARQUET, b"PAR1garbagePAR1", "not a Parquet file"),
+    (PARQUET, parquet(WIDE)[:-20], "not a Parquet file"),
+    (PARQUET, parquet(WIDE)[::-1], "not a Parquet file"),
     (
         PARQUET,
         parquet(
@@ -205,11 +207,11 @@ def test_another_kind_of_body_is_not_taken(server):
     assert answer.status_code == 415
 
 
-def test_a_packed_body_is_not_taken(server):
+def test_a_compressed_body_is_refused(server):
     packed = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
     answer = server.http.post("/v1/predict", content=b"\x1f\x8b", headers=packed)
     assert answer.status_code == 415
-    assert "not packed as 'gzip'" in answer.json()["error"]["message"]
+    assert "must not be compressed, got 'gzip'" in answer.json()["error"]["message"]
 
 
 def test_an_index_that_pandas_writes_along_is_no_channel(server):

@@ -54,7 +54,8 @@ def test_dates_and_a_table_of_one_series(server):
 @pytest.mark.parametrize(
     ("body", "words"),
     [(b"time,hr\n0,1\n", "no column spo2"), (b"", "cannot be read"), (b"\xff\xfe\x00", "the file"),
-     (b"PAR1 nothing", "no Parquet file"), (b"a,b\n1,2\n", "cannot tell which column of the file")],
+     (b"PAR1 nothing", "not a Parquet file"),
+     (b"a,b\n1,2\n", "cannot tell which column of the file")],
 )  # fmt: skip
 def test_what_cannot_be_read_is_refused_in_words(server, body, words):
     answer = server.http.post("/v1/read", content=body)

@@ -11,10 +11,10 @@ from serving import arrow, plain
 from wards import CHANNELS, recording
 
 import roughformer as rf
-from roughformer.serve.limits import Limits
-from roughformer.serve.refusal import Refusal
-from roughformer.serve.series import series_of
-from roughformer.serve.table_bytes import ARROW, PARQUET
+from roughformer.serve.config import Limits
+from roughformer.serve.errors import APIError
+from roughformer.serve.json_bodies import parse_series
+from roughformer.serve.tables import ARROW, PARQUET
 
 
 def many(n=5):
@@ -119,12 +119,12 @@ def test_static_covariates_go_by_name_and_what_is_not_told_is_not_known():
             {"times": [0], "values": [[1]]},
         ]
     }
-    batch, _ = series_of(body, ("x",), ("weight", "age"), Limits())
+    batch, _ = parse_series(body, ("x",), ("weight", "age"), Limits())
     assert batch.static_names == ("weight", "age")
     np.testing.assert_equal(batch.static, [[np.nan, 63], [70.5, np.nan], [np.nan, np.nan]])
     body["series"][2]["static"] = {"age": "old"}
-    with pytest.raises(Refusal, match="series 2: static 'age' must be a number or null"):
-        series_of(body, ("x",), ("weight", "age"), Limits())
+    with pytest.raises(APIError, match="series 2: static 'age' must be a number or null"):
+        parse_series(body, ("x",), ("weight", "age"), Limits())
 
 
 def test_requests_that_wait_at_the_same_time_are_predicted_together(server, model):
@@ -133,7 +133,7 @@ def test_requests_that_wait_at_the_same_time_are_predicted_together(server, mode
     gate = server.block()
     with ThreadPoolExecutor(12) as pool:
         asked = [pool.submit(server.predict, as_json([one])) for one in recordings]
-        while server.service.worker.length < 12:
+        while server.service.worker.n_waiting < 12:
             assert not any(future.done() for future in asked)
         gate.set()
         found = np.concatenate([told(future.result()) for future in asked])
@@ -148,9 +148,9 @@ def test_long_and_short_series_are_not_padded_to_each_other(server, model):
         rf.SeriesBatch.from_arrays([np.zeros((2, 2))], [[0.0, 2.0 * n]], channels=CHANNELS)
         for n in sizes
     ]
-    assert served.together(batches) == [[0, 1, 5, 3, 2, 4]]
+    assert served.group_by_size(batches) == [[0, 1, 5, 3, 2, 4]]
     wide = [batches[k][[0] * 300] for k in range(6)]
-    assert served.together(wide) == [[0, 1, 5, 3], [2], [4]]
+    assert served.group_by_size(wide) == [[0, 1, 5, 3], [2], [4]]
 
 
 def test_the_model_tells_what_it_is(server):

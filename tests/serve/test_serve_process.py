@@ -122,7 +122,7 @@ def test_killed_restarted_stopped(model, directory):
 
 
 def _last_time(model, directory):
-    from roughformer.serve.snapshots import unpack
+    from roughformer.serve.snapshotter import unpack
     from roughformer.stream import StreamBatch
 
     streams = StreamBatch(model.predictor, 1)

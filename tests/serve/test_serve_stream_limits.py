@@ -11,12 +11,11 @@ from serving import arrow, running, wait_for
 from wards import WELL
 
 from roughformer.errors import InputError
-from roughformer.serve.limits import Limits
+from roughformer.serve import Options, Service
+from roughformer.serve.config import Limits, StreamOptions
 from roughformer.serve.model import ServedModel
 from roughformer.serve.server import run
-from roughformer.serve.service import Options, Service
-from roughformer.serve.snapshots import unpack
-from roughformer.serve.streams import StreamOptions
+from roughformer.serve.snapshotter import unpack
 from roughformer.serve.worker import Job, in_turn
 from roughformer.stream.causal import CausalStreams
 
@@ -105,7 +104,7 @@ def test_an_error_reaches_the_stream_that_caused_it_and_no_other(model, monkeypa
             assert push(server, name, 0.0).status_code == 200
         gate = server.block()  # all five are taken in one round
         asked = {name: pool.submit(push, server, name, 3.0, 5.0) for name in all_names}
-        wait_for(lambda: server.service.worker.length == 5)
+        wait_for(lambda: server.service.worker.n_waiting == 5)
         gate.set()
         codes = {name: future.result().status_code for name, future in asked.items()}
         assert codes == {"a": 200, "b": 200, "bad": 500, "c": 200, "d": 200}
@@ -173,7 +172,7 @@ def test_a_backlog_waits_for_the_next_round(model, monkeypatch):
     streams = service.streams
     moment = iter(np.arange(0.0, 100.0, 0.1))
     clock = SimpleNamespace(monotonic=lambda: next(moment))
-    monkeypatch.setattr("roughformer.serve.engine.time", clock)
+    monkeypatch.setattr("roughformer.serve.worker.time", clock)
     jobs = [Job("call", lambda k=k: streams.open(f"s{k}", None), None) for k in range(6)]
     jobs[1].give_up()
     done = []
@@ -191,4 +190,4 @@ def test_whole_series_are_bounded_in_windows_over_all_of_them(model):
         assert server.predict(series[:2]).status_code == 200
         refused = server.predict(series)
         assert refused.status_code == 400
-        assert "max_tokens = 100 is the limit" in refused.json()["error"]["message"]
+        assert "the limit is max_tokens = 100" in refused.json()["error"]["message"]

@@ -11,7 +11,7 @@ from websockets.exceptions import ConnectionClosed
 
 import roughformer as rf
 from roughformer.inference.alarms import AlarmState
-from roughformer.serve.streams import StreamOptions
+from roughformer.serve.config import StreamOptions
 
 
 def offline(model, times, values):
@@ -134,7 +134,7 @@ def test_json_and_binary_go_together_on_the_socket_of_many(server):
 
 
 WRONG = [
-    ("no json", 400, "no JSON", None),
+    ("no json", 400, "not valid JSON", None),
     ("[1]", 400, "whose 'type' is one of", None),
     ('{"type": "explode"}', 400, "whose 'type' is one of", None),
     ('{"type": "push"}', 400, "times must be a list", None),
@@ -144,7 +144,7 @@ WRONG = [
     ('{"type": "push", "times": [5, 3], "values": [[1, 2], [1, 2]]}', 400, "is not after 5", 1),
     ('{"type": "push", "times": [1], "values": [[1, 2]]}', 400, "is not after 3, the last one", 0),
     ('{"type": "push", "times": [5, 1e6], "values": [[1, 2], [1, 2]]}', 400, "50 windows", 1),
-    ('{"type": "push", "times": [NaN], "values": [[1, 2]]}', 400, "no JSON", None),
+    ('{"type": "push", "times": [NaN], "values": [[1, 2]]}', 400, "not valid JSON", None),
     ('{"type": "advance"}', 400, "needs 'time'", None),
     ('{"type": "advance", "time": "soon"}', 400, "needs 'time'", None),
     ('{"type": "advance", "time": 1e12}', 400, "50 windows", 0),
@@ -205,7 +205,7 @@ def test_pushes_of_many_clients_at_once_each_get_their_own_answer(server):
         for k, socket in enumerate(sockets):
             times = [0.0, 1.0, 2.5] if k != 3 else [2.0, 1.0, 0.0]
             socket.send(type="push", id=names[k], times=times, values=[[1, 2]] * 3)
-        while server.service.worker.length < 5:
+        while server.service.worker.n_waiting < 5:
             pass
         gate.set()
         for k, socket in enumerate(sockets):
@@ -222,10 +222,10 @@ def test_two_pushes_to_one_stream_are_done_in_order(server, name):
         one.receive(), two.receive()
         gate = server.block()
         one.send(type="push", id=name, times=[0.0, 1.0], values=[[1, 2]] * 2)
-        while server.service.worker.length < 1:
+        while server.service.worker.n_waiting < 1:
             pass
         two.send(type="push", id=name, times=[2.0, 3.0], values=[[1, 2]] * 2)
-        while server.service.worker.length < 2:
+        while server.service.worker.n_waiting < 2:
             pass
         gate.set()
         assert one.until("ack", "error")[-1]["accepted"] == 2

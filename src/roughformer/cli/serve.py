@@ -12,7 +12,6 @@ from roughformer.cli import _options as options
 __all__ = ["serve"]
 
 _STREAMS = "Streams"
-_LIMITS = "Limits"
 _TOKEN = "ROUGHFORMER_TOKEN"
 
 
@@ -78,32 +77,14 @@ def serve(
         float,
         typer.Option(help="How often changed streams are written.", rich_help_panel=_STREAMS),
     ] = 10.0,
-    max_streams: Annotated[
-        int, typer.Option(min=1, help="Open streams.", rich_help_panel=_LIMITS)
-    ] = 10_000,
-    max_body: Annotated[
-        int, typer.Option(min=1, help="Bytes of a request.", rich_help_panel=_LIMITS)
-    ] = 16 * 2**20,
-    max_series: Annotated[
-        int, typer.Option(min=1, help="Series of a request.", rich_help_panel=_LIMITS)
-    ] = 1024,
-    max_length: Annotated[
-        int, typer.Option(min=1, help="Points of a request in all.", rich_help_panel=_LIMITS)
-    ] = 1_000_000,
-    queue: Annotated[
-        int, typer.Option(min=1, help="Requests that may wait.", rich_help_panel=_LIMITS)
-    ] = 256,
-    max_batch: Annotated[
-        int, typer.Option(min=1, help="Requests predicted together.", rich_help_panel=_LIMITS)
-    ] = 64,
-    body_seconds: Annotated[
-        float,
-        typer.Option(help="In which a body must have arrived.", rich_help_panel=_LIMITS),
-    ] = 10.0,
-    request_seconds: Annotated[
-        float,
-        typer.Option(help="In which a request must be answered.", rich_help_panel=_LIMITS),
-    ] = 30.0,
+    limit: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="A limit, e.g. max_body=1000000 or request_seconds=5; may be given several times. "
+            "A wrong name lists all.",
+        ),
+    ] = None,
 ) -> None:
     """Answer over HTTP and WebSocket: predictions of series and live streams, with a page.
 
@@ -115,31 +96,24 @@ def serve(
     for package in ("fastapi", "uvicorn", "websockets", "orjson", "prometheus_client"):
         optional(package, "serve")
     from roughformer.inference.alarms import Alarm
-    from roughformer.inference.predictor import Predictor
     from roughformer.runs import model_directory
-    from roughformer.serve.limits import Limits
-    from roughformer.serve.model import ServedModel
-    from roughformer.serve.server import run as run_server
-    from roughformer.serve.service import Options, Service
-    from roughformer.serve.streams import StreamOptions
+    from roughformer.serve import Limits, Options, Service, StreamOptions, load_served
+    from roughformer.serve import run as run_server
+    from roughformer.serve.middleware import is_loopback
 
     if demo == (run is not None):
         raise typer.BadParameter("give either RUN or --demo", param_hint="RUN")
     if late not in ("refuse", "drop"):
         raise typer.BadParameter(f"refuse or drop, got {late!r}", param_hint="--late")
-    limits = Limits(
-        max_body=max_body, max_series=max_series, max_length=max_length, max_streams=max_streams,
-        queue=queue, max_batch=max_batch, body_seconds=body_seconds,
-        request_seconds=request_seconds,
-    )  # fmt: skip
-    wishes = list(alarm or [])
+    limits = Limits.parse(limit or [])
+    alarms = list(alarm or [])
     token = _token(token_file)
     if run is None:
-        from roughformer.serve.demo_model import DEMO_ALARM, DEMO_EVERY, DEMO_SPAN, demo_model
+        from roughformer.serve.demo import DEMO_ALARM, DEMO_EVERY, DEMO_SPAN, demo_model
 
         directory = demo_model(cache, threads=threads, say=options.say)
         span, every = span or DEMO_SPAN, every or DEMO_EVERY
-        wishes = wishes or [DEMO_ALARM]
+        alarms = alarms or [DEMO_ALARM]
     else:
         directory = model_directory(run)
     if span is not None and every is None:
@@ -148,16 +122,16 @@ def serve(
         span=span,
         every=every,
         unordered="raise" if late == "refuse" else "drop",
-        alarms=tuple(Alarm.parse(text) for text in wishes),
+        alarms=tuple(Alarm.parse(text) for text in alarms),
     )
-    chosen = Options(
+    settings = Options(
         streams=streams, token=token, threads=threads, idle_seconds=idle_seconds,
         snapshot_dir=snapshot_dir, snapshot_seconds=snapshot_seconds,
     )  # fmt: skip
-    service = Service(ServedModel(Predictor.load(directory), directory), limits, chosen)
+    service = Service(load_served(directory), limits, settings)
     if service.streams is None:
         options.say(f"note: no streams: {service.no_streams}")
-    if token is None and not _is_loopback(host):
+    if token is None and not is_loopback(host):
         options.say(
             f"note: {host} may be reached by others, and nobody needs a token; give --token-file"
         )
@@ -167,7 +141,7 @@ def serve(
 def _token(file: Path | None) -> str | None:
     from roughformer.errors import InputError
 
-    # Bytes that are no text become signs that no token may have.
+    # Bytes that are not UTF-8 become characters that no token may have.
     text: Any = os.environ.get(_TOKEN) if file is None else file.read_text(errors="replace").strip()
     if file is None and not text:
         return None
@@ -177,12 +151,3 @@ def _token(file: Path | None) -> str | None:
             "with: python -c 'import secrets; print(secrets.token_urlsafe(32))'"
         )
     return str(text)
-
-
-def _is_loopback(host: str) -> bool:
-    import ipaddress
-
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from roughformer.estimators.ensemble import FittedEnsemble
-from roughformer.inference.predictor import Predictor
-from roughformer.inference.targets import ClassTargets, NumberTargets
+from roughformer.inference import ClassTargets, NumberTargets, Predictor
 from roughformer.model.ensemble import SignatureEnsemble
 from roughformer.train import (
     CLASSIFICATION,
@@ -26,6 +25,7 @@ NAMES = {
     "ppv": "ridge on functionals (PPV)",
     "poolings": "ridge on functionals (MPV, MIPV)",
     "competition": "ridge on functionals (competition)",
+    "kernel": "kernel ridge on functionals (PPV)",
     "intervals": "extra trees on interval quantiles",
     "summary": "extra trees on summaries",
     "boosting": "gradient boosting on summaries",
@@ -62,7 +62,7 @@ def out_of_fold(
 
 
 def _in_units(x: npt.NDArray[np.float64], targets: NumberTargets) -> npt.NDArray[np.float64]:
-    return np.asarray(targets.to_world(torch.from_numpy(x)).numpy())
+    return np.asarray(targets.to_units(torch.from_numpy(x)).numpy())
 
 
 def known_scores(row: dict[str, float | None]) -> dict[str, float]:
@@ -100,7 +100,7 @@ def verdict(scores: Scores) -> str:
 
 def summary_of(predictor: Predictor) -> str:
     """What the model is made of, and what it reached on series that were left out."""
-    facts, encoder, model = predictor.facts, predictor.encoder, predictor.model
+    facts, encoder, model = predictor.metadata, predictor.encoder, predictor.model
     lines = [
         f"{type(model).__name__} for {facts['task']}, trained on {facts['trained_on']} series of "
         f"{len(encoder.channels)} channel{'s' if len(encoder.channels) != 1 else ''}"

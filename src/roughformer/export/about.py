@@ -29,7 +29,7 @@ def about_graph(
     }
     if isinstance(predictor.targets, ClassTargets):
         about["classes"] = list(predictor.targets.classes)
-    target = predictor.facts.get("data", {}).get("target")
+    target = predictor.metadata.get("data", {}).get("target")
     if target is not None:
         about["target"] = target
     if predictor.outputs.uncertainty == "quantile":

@@ -51,13 +51,13 @@ def expected_of(predictor: Predictor, batch: SeriesBatch) -> Arrays:
     """What the model itself says, under the names of the graph's outputs."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of channels that are never observed
-        output, mask = predictor.raw(batch)
+        output, mask = predictor.forward(batch)
 
     def said(what: torch.Tensor) -> Arrays:
         if isinstance(predictor.targets, ClassTargets):
             shares = (what / predictor.calibration).double().softmax(dim=-1)
             return {"probabilities": shares.numpy()}
-        return dict(predictor.in_world(what))
+        return dict(predictor.to_target_units(what))
 
     found = said(predictor.at_last_window(output, mask))
     if predictor.outputs.causal:

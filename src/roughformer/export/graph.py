@@ -107,13 +107,13 @@ def said(predictor: Predictor, output: Tensor) -> tuple[Tensor, ...]:
     if isinstance(targets, ClassTargets):
         return ((output / predictor.calibration).double().softmax(dim=-1),)
     assert isinstance(targets, NumberTargets)
-    point = targets.to_world(point_of(output, config))
+    point = targets.to_units(point_of(output, config))
     deviation = deviation_of(output, config)
     if deviation is not None:
         wide = deviation * predictor.calibration
-        return point, targets.deviation_to_world(wide, point)
+        return point, targets.deviation_to_units(wide, point)
     if config.uncertainty == "quantile":
-        return point, targets.to_world(output.transpose(-1, -2)).transpose(-1, -2)
+        return point, targets.to_units(output.transpose(-1, -2)).transpose(-1, -2)
     return (point,)
 
 

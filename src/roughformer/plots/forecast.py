@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from roughformer.errors import InputError
-from roughformer.inference.forecasts import Backtest
+from roughformer.inference import Backtest
 from roughformer.plots.figure import (
     BLUE,
     GREY,

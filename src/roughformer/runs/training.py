@@ -12,7 +12,7 @@ import numpy.typing as npt
 from roughformer.errors import InputError
 from roughformer.estimators import estimator_class
 from roughformer.estimators.summary import Scores, known_scores, verdict
-from roughformer.inference.predictor import Predictor
+from roughformer.inference import Predictor
 from roughformer.plots.report import write_report
 from roughformer.runs.data import Columns, SeriesData, read_data, say
 from roughformer.runs.directory import is_restart, started_run, write_json
@@ -176,7 +176,7 @@ def run_training(request: TrainingRequest) -> dict[str, Any]:
             )
         if not processes.first:
             return {}
-        estimator.predictor_.facts["data"] = asked.about
+        estimator.predictor_.metadata["data"] = asked.about
         estimator.save(request.out / "model")
         index = estimator.validation_index_
         # Of several members each has its own validation part, and the others were trained on it.
@@ -252,7 +252,7 @@ def _close(
             shown.append((f"{name} part", found, part.target))
     if request.plots:
         figures, notes = _figures(predictor, history, shown)
-    yardsticks = predictor.facts.get("out_of_fold", {})
+    yardsticks = predictor.metadata.get("out_of_fold", {})
     if yardsticks:
         scores = {"validation": known_scores(yardsticks["model"])} | scores
     for name, _, figure in figures:
@@ -269,7 +269,7 @@ def _close(
         # A store of tokens has no series to draw and predict again.
         scores = {"validation": _best(history)["valid_scores"]} | scores
     facts = {
-        "task": predictor.facts["task"],
+        "task": predictor.metadata["task"],
         "series": len(data.batch),
         "points": data.batch.n_points,
         "channels": data.batch.n_channels,
@@ -284,12 +284,12 @@ def _close(
     if hasattr(predictor.encoder, "n_features"):  # spectra of a model of rates are no tokens
         facts["features of a token"] = predictor.encoder.n_features
     summary = {
-        "task": predictor.facts["task"],
+        "task": predictor.metadata["task"],
         **scores,
         **({"yardsticks": yardsticks} if yardsticks else {}),
         **epochs,
         "seconds": seconds,
-        "roughformer": predictor.facts["roughformer"],
+        "roughformer": predictor.metadata["roughformer"],
     }
     write_report(
         request.out / "report.html",

@@ -1,11 +1,33 @@
 """The service: ``roughformer serve RUN`` answers over HTTP and WebSocket.
 
-bodies, series, tables    what clients send -> checked arrays, or a ``Refusal`` with the place
-worker                    one thread owns the model and the streams; waiting requests go together
-streams, snapshots        open streams, their alarms, and how they survive a restart
-service                   all of it behind asynchronous calls
-routes, sockets, guard    HTTP, WebSocket, and what surrounds them: token, limits, errors
-server                    uvicorn, signals, the graceful stop
+json_bodies, tables             what clients send -> checked arrays, or an ``APIError``
+model, worker                   the model and the one thread that owns it
+streams, snapshotter            open streams, their alarms, and how they survive a restart
+service                         all of it behind asynchronous calls
+routes, websocket_session       HTTP and WebSocket
+middleware, app, server         token, limits and errors; pages; uvicorn and the graceful stop
 
 Needs the extra ``serve``; nothing here is imported by ``import roughformer``.
 """
+
+from roughformer.serve.app import create_app
+from roughformer.serve.config import Limits, Options, StreamOptions
+from roughformer.serve.demo import demo_model
+from roughformer.serve.model import ServedForecaster, ServedModel, load_served
+from roughformer.serve.server import Server, listen, run
+from roughformer.serve.service import Service
+
+__all__ = [
+    "Limits",
+    "Options",
+    "ServedForecaster",
+    "ServedModel",
+    "Server",
+    "Service",
+    "StreamOptions",
+    "create_app",
+    "demo_model",
+    "listen",
+    "load_served",
+    "run",
+]

@@ -1,45 +1,251 @@
-"""Routes for the page: recordings to play, and what drove an answer."""
+"""The demo: its model, recordings for the page to play, and their routes."""
 
+import os
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import orjson
-from fastapi import APIRouter, Query, Request, Response
+import numpy.typing as npt
+from fastapi import APIRouter, Query, Response
 
-from roughformer.inference.predictor import Predictor
-from roughformer.series import SeriesBatch
-from roughformer.serve.bodies import read_body
-from roughformer.serve.explaining import Explainer, check_size
-from roughformer.serve.recordings import Samples, recordings, samples_of
-from roughformer.serve.refusal import Refusal
-from roughformer.serve.series import loads, series_of
-from roughformer.serve.service import Service
+from roughformer.errors import CheckpointError, InputError
+from roughformer.estimators import RateRegressor
+from roughformer.io import read_wfdb
+from roughformer.serve.errors import APIError
+from roughformer.serve.pulse import CHANNELS, Disturbance, make_pulse, pulse_signal
+from roughformer.serve.routes import json_response
+from roughformer.train import TrainConfig
+from roughformer.util.checkpoint import load_checkpoint
 
-__all__ = ["demo_routes"]
+__all__ = [
+    "DEMO_ALARM",
+    "DEMO_EVERY",
+    "DEMO_SPAN",
+    "demo_model",
+    "demo_routes",
+    "load_recording",
+    "recordings",
+    "train_demo_model",
+]
 
-_LONGEST = 120.0  # seconds of one request
+DEMO_SPAN = 32.0  # seconds that the model looks back
+DEMO_EVERY = 1.0  # seconds between its predictions
+DEMO_ALARM = "above 110 release 105 after 3"
+_MIN_SECONDS = 2.0  # of training series: what a stream has to offer soon after its start
+_N_SERIES = 400
+_RECIPE = 1  # a model in the cache of another number is of an older recipe
+
+Floats = npt.NDArray[np.float64]
+_RATE = 125.0  # samples per second
+_BIDMC_SECONDS = 480.0
+_BIDMC_TEST = (5, 7, 9, 14, 19, 21, 23, 26, 28, 30, 32, 33, 40, 41, 49, 53)  # the archive's
+_SEED = 7_000_000  # persons that no training of the demo's model has seen
 _TRUTH = {"name": "heart rate", "unit": "beats/min"}
+_MAX_SECONDS = 120.0  # of a recording, in one request
 
 
-def demo_routes(predictor: Predictor) -> APIRouter:
-    """``/v1/demo``, ``/v1/demo/{name}`` and ``/v1/explain`` for the model that is served."""
+# The model
+
+
+def demo_model(
+    cache: str | os.PathLike[str] | None = None,
+    *,
+    threads: int | None = None,
+    say: Callable[[str], object] = print,
+) -> Path:
+    """Return the directory of the demo's model; train it first if it is not there.
+
+    ``cache``: by default ``$XDG_CACHE_HOME/roughformer`` or ``~/.cache/roughformer``.
+    """
+    if cache is None:
+        base = os.environ.get("XDG_CACHE_HOME")
+        cache = (Path(base) if base else Path.home() / ".cache") / "roughformer"
+    directory = Path(cache) / f"demo-{_RECIPE}"
+    try:
+        load_checkpoint(directory)
+        say(f"the demo's model is in {directory}")
+        return directory
+    except CheckpointError:
+        pass  # not there yet, or damaged
+    say(f"training the demo's model on synthetic pulses, about a minute; it is kept in {directory}")
+    try:
+        directory.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"the demo's model cannot be kept in {directory.parent} ({error.strerror}); choose "
+            "another directory with --cache"
+        ) from error
+    train_demo_model(threads=threads).save(directory)
+    return directory
+
+
+def train_demo_model(
+    *, n: int = _N_SERIES, epochs: int = 8, threads: int | None = None
+) -> RateRegressor:
+    """Train a model of heart rates with up to 90 % of the observations left out."""
+    model = RateRegressor(
+        rate_unit=1 / 60,
+        drop=(0.0, 0.9),
+        epochs=epochs,
+        learning_rate=4e-3,
+        n_jobs=threads,
+        random_state=0,
+        training=TrainConfig(warp=0.2, draws=4),
+    )
+    train = make_pulse(n, DEMO_SPAN, seed=1, shortest=_MIN_SECONDS)
+    held = make_pulse(max(n // 5, 8), DEMO_SPAN, seed=2, shortest=_MIN_SECONDS)
+    model.fit(train, train.labels, validation_data=(held, held.labels))
+    model.predictor_.metadata["data"] = {"target": "heart rate"}
+    return model
+
+
+# Recordings: synthetic ones, and BIDMC's where it is installed
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What the page shows about a recording before it is played."""
+
+    name: str
+    title: str
+    about: str
+    seconds: float
+    channels: tuple[str, ...] = CHANNELS
+
+
+@dataclass(frozen=True)
+class Samples:
+    """``times (L,)``, ``values (L, C)`` (NaN = not observed), and the true heart rate over the
+    second before each of ``truth_times (S,)``.
+    """
+
+    times: Floats
+    values: npt.NDArray[np.float32]
+    truth_times: Floats
+    truth: Floats
+
+
+@dataclass(frozen=True)
+class _Scenario:
+    """A synthetic recording: the heart rate at some moments, interpolated in between."""
+
+    recording: Recording
+    moments: tuple[float, ...]
+    rates: tuple[float, ...]
+    disturbances: tuple[Disturbance, ...] = ()
+
+
+_SCENARIOS = (
+    _Scenario(
+        Recording(
+            "exercise",
+            "Synthetic: rest, exercise, rest",
+            "The rate rises from 64 to 128 beats a minute and falls again.",
+            300.0,
+        ),
+        (0, 60, 130, 180, 250, 300),
+        (64, 66, 120, 128, 84, 72),
+    ),
+    _Scenario(
+        Recording(
+            "tachycardia",
+            "Synthetic: a sudden fast rhythm",
+            "At 1:00 the heart jumps from 76 to 148 beats a minute, and back at 2:15.",
+            240.0,
+        ),
+        (0, 60, 61, 134, 136, 240),
+        (74, 78, 148, 146, 80, 74),
+    ),
+    _Scenario(
+        Recording(
+            "disturbed",
+            "Synthetic: disturbed channels",
+            "The patient moves: ECG useless from 0:40 to 1:20; the PPG sensor is off from 1:50 to "
+            "2:30.",
+            240.0,
+        ),
+        (0, 80, 160, 240),
+        (82, 92, 78, 86),
+        (Disturbance("ECG", 40.0, 80.0), Disturbance("PPG", 110.0, 150.0, "off")),
+    ),
+    _Scenario(
+        Recording(
+            "slow",
+            "Synthetic: a slow heart",
+            "The rate falls from 70 to 44 beats a minute and recovers.",
+            240.0,
+        ),
+        (0, 50, 110, 170, 240),
+        (70, 68, 44, 46, 62),
+    ),
+)
+
+
+def recordings() -> dict[str, Recording]:
+    """All that can be played here, by name; BIDMC's test recordings if they are on this machine."""
+    listed = [scenario.recording for scenario in _SCENARIOS]
+    listed += [
+        Recording(
+            f"bidmc{number:02d}",
+            f"BIDMC {number:02d} (a test recording)",
+            "An intensive-care patient; the truth is the bedside monitor's.",
+            _BIDMC_SECONDS,
+        )
+        for number in _BIDMC_TEST
+        if _bidmc(number).with_suffix(".dat").is_file()
+    ]
+    return {recording.name: recording for recording in listed}
+
+
+def _bidmc(number: int) -> Path:
+    """The WFDB record in ROUGHFORMER_DATA, without a suffix; it need not exist."""
+    return Path(os.environ.get("ROUGHFORMER_DATA", ""), "bidmc", f"bidmc{number:02d}")
+
+
+@lru_cache(maxsize=8)
+def load_recording(name: str) -> Samples:
+    """The observations of a recording that ``recordings`` names."""
+    for number, scenario in enumerate(_SCENARIOS):
+        if scenario.recording.name == name:
+            return _simulate(scenario, _SEED + number)
+    number = int(name.removeprefix("bidmc"))
+    record = _bidmc(number)
+    times, values = read_wfdb(record, channels=["PLETH", "II"]).series(0)
+    numerics = read_wfdb(record.with_name(f"{name}n"), channels=["HR"]).values[:, 0]
+    if number == 23:  # its numerics start a second before its waveforms
+        numerics = numerics[1:]
+    rate = np.rint(numerics[: int(times[-1])])  # whole numbers, blurred by WFDB's scaling
+    seconds = np.arange(1, len(rate) + 1, dtype=np.float64)
+    return Samples(times, values.astype(np.float32), seconds, rate)
+
+
+def _simulate(scenario: _Scenario, seed: int) -> Samples:
+    times = np.arange(round(scenario.recording.seconds * _RATE) + 1) / _RATE
+    rng = np.random.default_rng(seed)
+    breathing = 1 + 0.015 * np.sin(2 * np.pi * (0.24 * times + rng.random()))
+    rate = np.interp(times, scenario.moments, scenario.rates) * breathing
+    values = pulse_signal(times, rate, seed, scenario.disturbances)
+    ends = np.arange(1, int(times[-1]) + 1, dtype=np.float64)
+    before = np.concatenate([[0.0], np.cumsum(rate)])
+    at = np.searchsorted(times, ends, side="right")
+    begin = np.searchsorted(times, ends - 1, side="right")
+    return Samples(times, values, ends, (before[at] - before[begin]) / (at - begin))
+
+
+# Routes
+
+
+def demo_routes() -> APIRouter:
+    """``/v1/demo`` and ``/v1/demo/{name}``."""
     router = APIRouter(tags=["page"])
-    explainer = Explainer(predictor)
 
     @router.get("/v1/demo", summary="Recordings that the page can play")
     def listed() -> Response:
-        found = [
-            {
-                "name": facts.name,
-                "title": facts.title,
-                "about": facts.about,
-                "channels": facts.channels,
-                "seconds": facts.seconds,
-                "truth": _TRUTH,
-            }
-            for facts in recordings().values()
-        ]
-        return _json({"recordings": found})
+        entries = [asdict(recording) | {"truth": _TRUTH} for recording in recordings().values()]
+        return json_response({"recordings": entries})
 
     @router.get("/v1/demo/{name}", summary="Observations of one of them")
     def part(
@@ -49,46 +255,21 @@ def demo_routes(predictor: Predictor) -> APIRouter:
     ) -> Response:
         known = recordings()
         if name not in known:
-            raise Refusal(404, f"there is no recording {name!r}; there are {', '.join(known)}")
-        end = start + _LONGEST if end is None else end
-        if not start <= end <= start + _LONGEST:
-            raise Refusal(
+            raise APIError(404, f"there is no recording {name!r}; there are {', '.join(known)}")
+        end = start + _MAX_SECONDS if end is None else end
+        if not start <= end <= start + _MAX_SECONDS:
+            raise APIError(
                 400,
-                f"from <= to <= from + {_LONGEST:g} seconds must hold, got from={start:g} and "
+                f"from <= to <= from + {_MAX_SECONDS:g} seconds must hold, got from={start:g} and "
                 f"to={end:g}",
             )
-        return _json(_part(samples_of(name), start, end))
-
-    @router.post("/v1/explain", summary="Channels and windows that drove the answer for a series")
-    async def explained(request: Request) -> Response:
-        service = request.app.state.service
-        data = await read_body(request, service.limits)
-        batch, target = await service.parse(_asked, data, service)
-        return _json(await explainer.explain(batch, target, service.limits.request_seconds))
+        return json_response(_part(load_recording(name), start, end))
 
     return router
 
 
-def _asked(data: bytes, service: Service) -> tuple[SeriesBatch, Any]:
-    """The series to explain, and the target if one is named."""
-    parsed, model = loads(data), service.model
-    batch, _ = series_of(
-        parsed, model.channels, model.static_names, service.limits, also=("target",)
-    )
-    if len(batch) != 1:
-        raise Refusal(400, f"one series is explained at a time, got {len(batch)}")
-    model.check_size(batch, service.limits)
-    check_size(model.predictor, batch)
-    return batch, parsed.get("target")
-
-
-def _json(content: Any) -> Response:
-    data = orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY)  # NaN becomes null
-    return Response(data, media_type="application/json")
-
-
 def _part(samples: Samples, start: float, end: float) -> dict[str, Any]:
-    """Observations at ``start <= t < end``; the last piece has the last one too."""
+    """Observations at ``start <= t < end``; the last part has the last one too."""
     if end >= samples.times[-1]:
         end = np.inf
     rows = slice(*np.searchsorted(samples.times, [start, end]).tolist())

@@ -1,4 +1,4 @@
-"""Counters for Prometheus, each service with its own."""
+"""Metrics for Prometheus; each service has its own."""
 
 from collections.abc import Callable
 
@@ -11,10 +11,10 @@ _SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 
 class Metrics:
-    """All of them; ``text()`` is the page that Prometheus reads."""
+    """All metrics; ``text()`` is the page that Prometheus reads."""
 
     def __init__(self) -> None:
-        """All zero."""
+        """Start from zero."""
         own = self.registry = CollectorRegistry()
         self.requests = Counter(
             "roughformer_requests", "Requests answered.", ["route", "code"], registry=own
@@ -42,19 +42,18 @@ class Metrics:
         self.errors = Counter("roughformer_errors", "Unexpected errors.", registry=own)
         self.expired = Counter("roughformer_expired", "Idle streams given up.", registry=own)
         self.snapshots = Counter("roughformer_snapshots", "Snapshots written.", registry=own)
-        self._own = own
 
     def watch(
         self, queue: Callable[[], float], streams: Callable[[], float], sockets: Callable[[], float]
     ) -> None:
-        """Numbers that are asked for when the page is read."""
+        """Register gauges that are read when the page is."""
         for name, what, source in (
             ("roughformer_queue_length", "Requests that wait for the model.", queue),
             ("roughformer_streams", "Open streams.", streams),
             ("roughformer_sockets", "Open WebSockets.", sockets),
         ):
-            Gauge(name, what, registry=self._own).set_function(source)
+            Gauge(name, what, registry=self.registry).set_function(source)
 
     def text(self) -> bytes:
-        """The exposition format."""
-        return generate_latest(self._own)
+        """Write the exposition format."""
+        return generate_latest(self.registry)

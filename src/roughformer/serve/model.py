@@ -1,62 +1,74 @@
-"""The model that is served: what it is, and its answers to whole series."""
+"""The model that is served: its metadata, its predictions and its explanations."""
 
+import asyncio
+import contextlib
+import copy
 import hashlib
+import threading
 import warnings
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 import roughformer
+from roughformer.inference.explanation import explain
+from roughformer.inference.forecasts import ForecastPredictor
 from roughformer.inference.predictor import Predictor
 from roughformer.inference.targets import ClassTargets
 from roughformer.series import SeriesBatch, UnobservedWarning
-from roughformer.serve.limits import Limits
-from roughformer.serve.numbers import bad
+from roughformer.serve.config import Limits
+from roughformer.serve.errors import APIError, invalid
 from roughformer.stream.answers import answers_of
 from roughformer.stream.sliding import static_names
 from roughformer.tokens import Tokenizer
+from roughformer.util.checkpoint import load_checkpoint
 
-__all__ = ["ServedModel"]
+__all__ = ["Explainer", "ForecastQuery", "ServedForecaster", "ServedModel", "load_served"]
 
-_TOKENS_AT_ONCE = 65_536  # padded tokens of series that are predicted together
+_MAX_PADDED_TOKENS = 65_536  # of series that are predicted together
+_MAX_EXPLANATIONS = 2  # in progress or waiting; the page asks again anyway
+_MAX_EXPLAINED_POINTS = 20_000
+_MAX_EXPLAINED_WINDOWS = 200  # each is hidden once: the work grows with the square of their number
 
 
 class ServedModel:
-    """A predictor and the facts that clients ask for. ``predict`` is the worker's alone."""
+    """A predictor and the metadata that clients ask for. Only the worker calls ``predict``."""
 
     def __init__(self, predictor: Predictor, directory: Path | None = None) -> None:
-        """``directory``: of the model, to tell one model from another."""
+        """``directory``: of the saved model, for its fingerprint."""
         self.predictor = predictor
-        encoder = predictor.encoder
-        self.channels: tuple[str, ...] = tuple(encoder.channels)
+        self.channels: tuple[str, ...] = tuple(predictor.encoder.channels)
         self.static_names = static_names(predictor)
         self.fingerprint = _fingerprint(directory)
+        targets = predictor.targets
+        self.classes = targets.labels.tolist() if isinstance(targets, ClassTargets) else None
+        self.causal = predictor.outputs.causal
 
     @property
-    def classes(self) -> list[Any] | None:
-        """Labels of a classification."""
-        targets = self.predictor.targets
-        return targets.labels.tolist() if isinstance(targets, ClassTargets) else None
+    def columns(self) -> dict[str, Any]:
+        """Names of the columns of the training data, by role."""
+        return dict(self.predictor.metadata.get("data", {}).get("columns", {}))
 
     @property
     def targets(self) -> list[str]:
-        """Names of the targets of a regression; their numbers where none were told."""
+        """Names of the targets of a regression; their numbers where they have no names."""
         if self.classes is not None:
             return []
         n = self.predictor.outputs.n_outputs
-        told = str(self.predictor.facts.get("data", {}).get("target", ""))
-        names = [name.strip() for name in told.split(",")]
+        target = str(self.predictor.metadata.get("data", {}).get("target", ""))
+        names = [name.strip() for name in target.split(",")]
         return names if len(names) == n and all(names) else [str(k) for k in range(n)]
 
-    @property
-    def causal(self) -> bool:
-        """Whether it predicts at the end of each window."""
-        return self.predictor.outputs.causal
-
     def about(self) -> dict[str, Any]:
-        """What ``GET /v1/model`` tells of the model itself."""
-        outputs = self.predictor.outputs
+        """What ``GET /v1/model`` tells about the model itself."""
+        outputs, windows = self.predictor.outputs, None
+        if isinstance(self.predictor.encoder, Tokenizer):
+            rule = self.predictor.encoder.config.rule
+            amount = rule.amount if rule.rule != "explicit" else None
+            windows = {"rule": rule.rule, "amount": amount}
         return {
             "task": outputs.task,
             "channels": list(self.channels),
@@ -66,21 +78,13 @@ class ServedModel:
             "uncertainty": outputs.uncertainty,
             "quantiles": list(outputs.quantiles) if outputs.uncertainty == "quantile" else None,
             "causal": outputs.causal,
-            "windows": self._windows(),
+            "windows": windows,
             "fingerprint": self.fingerprint,
             "version": roughformer.__version__,
         }
 
-    def _windows(self) -> dict[str, Any] | None:
-        if not isinstance(self.predictor.encoder, Tokenizer):
-            return None
-        rule = self.predictor.encoder.config.rule
-        return {"rule": rule.rule, "amount": rule.amount if rule.rule != "explicit" else None}
-
-    # Size
-
     def check_size(self, batch: SeriesBatch, limits: Limits) -> None:
-        """Two points far apart can be a million windows: refused before they are made."""
+        """Refuse too many windows before they are made: two points far apart can be a million."""
         encoder = self.predictor.encoder
         if not isinstance(encoder, Tokenizer):
             return
@@ -94,55 +98,201 @@ class ServedModel:
             return
         if counts.max(initial=0) > limits.max_windows:
             number = int(np.argmax(counts))
-            raise bad(
+            raise invalid(
                 f"it would have {counts[number]:.0f} windows of {rule.amount:g}, the limit is "
-                f"{limits.max_windows}; are the times in the unit of the training series?",
+                f"max_windows = {limits.max_windows}; are the times in the unit of the training "
+                "series?",
                 {"series": number},
             )
         if counts.sum() > limits.max_tokens:
-            raise bad(
-                f"the series would have {counts.sum():.0f} windows of {rule.amount:g} in all, "
-                f"max_tokens = {limits.max_tokens} is the limit; send fewer series at once",
-                {},
+            raise invalid(
+                f"the series would have {counts.sum():.0f} windows of {rule.amount:g} in all, the "
+                f"limit is max_tokens = {limits.max_tokens}; send fewer series at once"
             )
 
-    def n_tokens(self, batch: SeriesBatch) -> int:
-        """Tokens of the longest series, which all of a batch are padded to."""
+    def group_by_size(self, batches: list[SeriesBatch]) -> list[list[int]]:
+        """Group batches to predict together: of similar length, and of few padded tokens."""
         count = getattr(self.predictor.encoder, "n_positions", None)
-        return int(batch.lengths.max(initial=1)) if count is None else max(int(count(batch)), 1)
-
-    def together(self, batches: list[SeriesBatch]) -> list[list[int]]:
-        """Numbers of the batches in groups to predict at once: of similar length, and of no more
-        padded tokens than fit.
-        """
-        sizes = [self.n_tokens(batch) for batch in batches]
+        sizes = [
+            int(batch.lengths.max(initial=1)) if count is None else max(int(count(batch)), 1)
+            for batch in batches
+        ]
         groups: list[list[int]] = []
         series = 0
         for i in sorted(range(len(batches)), key=sizes.__getitem__):
             series += len(batches[i])
-            if not groups or series * sizes[i] > _TOKENS_AT_ONCE:
+            if not groups or series * sizes[i] > _MAX_PADDED_TOKENS:
                 groups.append([])
                 series = len(batches[i])
             groups[-1].append(i)
         return groups
 
-    # Answers
-
     def predict(self, batch: SeriesBatch) -> list[dict[str, Any]]:
-        """One prediction a series, of JSON's types only."""
+        """Predict each series, in JSON types only."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UnobservedWarning)  # the client's business
-            return self._answers(batch)
-
-    def _answers(self, batch: SeriesBatch) -> list[dict[str, Any]]:
-        output, mask = self.predictor.raw(batch)
+            output, mask = self.predictor.forward(batch)
         last = self.predictor.at_last_window(output, mask)
         return answers_of(self.predictor, last).plain()
 
 
+class ForecastQuery(NamedTuple):
+    """Series, the times asked for of each, numbers of the channels, and the coverage."""
+
+    batch: SeriesBatch
+    at: list[npt.NDArray[np.float64]]
+    targets: npt.NDArray[np.int64]
+    coverage: float
+
+
+class ServedForecaster:
+    """A forecaster and its metadata. Only the worker calls ``forecast``."""
+
+    def __init__(self, predictor: ForecastPredictor, directory: Path | None = None) -> None:
+        """``directory``: of the saved model, for its fingerprint."""
+        self.predictor, self.channels = predictor, predictor.channels
+        self.fingerprint = _fingerprint(directory)
+        self.columns: dict[str, Any] = dict(predictor.metadata.get("data", {}))
+        n, names = predictor.n_static, tuple(self.columns.get("static", ()))
+        self.static_names = names if len(names) == n else tuple(map(str, range(n)))
+
+    def about(self) -> dict[str, Any]:
+        """What ``GET /v1/model`` tells about the model itself."""
+        network = self.predictor.networks[0]
+        return {
+            "task": "forecasting",
+            "channels": list(self.channels),
+            "centre": network.centre.tolist(),  # of the values of each channel
+            "spread": network.spread.tolist(),
+            "static": list(self.static_names),
+            "horizon": self.predictor.horizon,
+            "interpolation": self.predictor.interpolation,
+            "dated": self.predictor.dated,
+            "fingerprint": self.fingerprint,
+            "version": roughformer.__version__,
+        }
+
+    def forecast(self, query: ForecastQuery) -> list[dict[str, Any]]:
+        """Values with intervals at the times asked for, in JSON types."""
+        predictor, batch = self.predictor, query.batch
+        static = np.zeros((len(batch), 0)) if batch.static is None else batch.static
+        answers = predictor.ask(batch, static, query.at, query.targets, warn=False)
+        tails = (1 - query.coverage) / 2
+        columns = {
+            "value": answers.point,
+            "lower": predictor.quantile(answers, tails),
+            "upper": predictor.quantile(answers, 1 - tails),
+        }
+        # Answers are flat, in no particular order: to a table (M, n) for each series.
+        forecasts: list[dict[str, Any]] = []
+        of_channel = np.zeros(len(self.channels), dtype=np.int64)
+        of_channel[query.targets] = np.arange(len(query.targets))
+        for b, at in enumerate(query.at):
+            mine = answers.series == b
+            entry: dict[str, Any] = {"times": at.tolist()}
+            for name, column in columns.items():
+                table = np.full((len(at), len(query.targets)), np.nan)
+                table[answers.place[mine], of_channel[answers.channel[mine]]] = column[mine]
+                entry[name] = table.tolist()
+            forecasts.append(entry)
+        return forecasts
+
+
+def load_served(directory: Path) -> ServedModel | ServedForecaster:
+    """Load a saved model, whatever it is."""
+    if load_checkpoint(directory).config.get("kind") == "forecaster":
+        return ServedForecaster(ForecastPredictor.load(directory), directory)
+    return ServedModel(Predictor.load(directory), directory)
+
+
 def _fingerprint(directory: Path | None) -> str:
-    """Beginning of the SHA-256 of the manifest, which has those of all parts."""
-    manifest = None if directory is None else directory / "manifest.json"
-    if manifest is None or not manifest.exists():
+    """The beginning of the SHA-256 of the manifest, which has those of all other files."""
+    if directory is None or not (directory / "manifest.json").exists():
         return "unsaved"
-    return hashlib.sha256(manifest.read_bytes()).hexdigest()[:16]
+    return hashlib.sha256((directory / "manifest.json").read_bytes()).hexdigest()[:16]
+
+
+class Explainer:
+    """Explanations, one at a time, on a copy of the model: explaining sets hooks on it, which the
+    thread that predicts must not meet.
+    """
+
+    def __init__(self, predictor: Predictor) -> None:
+        """Copy the model."""
+        self._predictor = replace(predictor, model=copy.deepcopy(predictor.model).eval())
+        self._lock = threading.Lock()
+        self._n_waiting = 0
+
+    def check_size(self, batch: SeriesBatch) -> None:
+        """Refuse what would take too long."""
+        count = getattr(self._predictor.encoder, "n_positions", None)
+        windows = 0 if count is None else int(count(batch))
+        for what, n, most in (
+            ("observations", batch.n_points, _MAX_EXPLAINED_POINTS),
+            ("windows", windows, _MAX_EXPLAINED_WINDOWS),
+        ):
+            if n > most:
+                raise APIError(
+                    400,
+                    f"a series of at most {most} {what} can be explained, got {n}; send the end",
+                )
+
+    async def explain(self, batch: SeriesBatch, target: Any, seconds: float) -> dict[str, Any]:
+        """Explain a prediction, in JSON types; 503 if others wait already or it takes too long."""
+        if self._n_waiting >= _MAX_EXPLANATIONS:
+            raise APIError(503, "other explanations are in progress; ask again", retry_after=1)
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[dict[str, Any]] = loop.create_future()
+
+        def settle(result: Any) -> None:
+            self._n_waiting -= 1
+            if future.done():  # given up meanwhile
+                return
+            if isinstance(result, Exception):
+                future.set_exception(result)
+            else:
+                future.set_result(result)
+
+        def work() -> None:
+            result: Any
+            try:
+                with self._lock:
+                    (explanation,) = explain(self._predictor, batch, n_words=0, target=target)
+                result = _to_json(explanation)
+            except Exception as error:
+                result = error
+            with contextlib.suppress(RuntimeError):  # the loop has ended, nobody waits
+                loop.call_soon_threadsafe(settle, result)
+
+        self._n_waiting += 1
+        # A daemon: the service can stop without waiting for the end of an explanation.
+        threading.Thread(target=work, name="explain", daemon=True).start()
+        try:
+            async with asyncio.timeout(seconds):
+                return await future
+        except TimeoutError:
+            raise APIError(503, f"there was no explanation within {seconds:g} s") from None
+
+
+def _to_json(explanation: Any) -> dict[str, Any]:
+    """``share``: of the sum of all sizes; 0 if nothing changes anything."""
+
+    def shares(importance: list[float]) -> list[dict[str, float]]:
+        total = sum(map(abs, importance)) or 1.0
+        return [{"importance": x, "share": abs(x) / total} for x in importance]
+
+    target, edges = explanation.target, explanation.window_edges
+    by_channel = shares([*explanation.channels.values()])
+    return {
+        "prediction": explanation.prediction,
+        "target": target.item() if isinstance(target, np.generic) else target,
+        "value": explanation.value,
+        "channels": [
+            {"name": name} | part
+            for name, part in zip(explanation.channels, by_channel, strict=True)
+        ],
+        "windows": [
+            {"start": edges[k], "end": edges[k + 1]} | part
+            for k, part in enumerate(shares(explanation.windows.tolist()))
+        ],
+    }

@@ -1,81 +1,195 @@
-"""HTTP: predictions of whole series, the model, health."""
+"""HTTP routes: predictions, explanations, streams, the model, health."""
 
-from typing import Any
+import asyncio
+import secrets
+from collections.abc import Callable
+from typing import Any, TypeVar
 
+import numpy as np
 import orjson
 from fastapi import APIRouter, Request, Response
+from starlette.requests import ClientDisconnect
 
 from roughformer.series import SeriesBatch
-from roughformer.serve.bodies import read_body
-from roughformer.serve.own_data import read_own_data
-from roughformer.serve.refusal import Refusal
-from roughformer.serve.schemas import ERRORS, PREDICT
-from roughformer.serve.series import loads, series_of
-from roughformer.serve.service import Service
-from roughformer.serve.table_bytes import ARROW, PARQUET, read_arrow, read_parquet
-from roughformer.serve.tables import series_of_table
+from roughformer.serve.config import Limits
+from roughformer.serve.errors import APIError, invalid
+from roughformer.serve.json_bodies import (
+    Observations,
+    check_object,
+    loads,
+    parse_observations,
+    parse_series,
+    parse_static,
+    parse_times,
+)
+from roughformer.serve.model import ForecastQuery, ServedForecaster
+from roughformer.serve.service import Service, check_name
+from roughformer.serve.streams import Streams
+from roughformer.serve.tables import (
+    ARROW,
+    PARQUET,
+    read_arrow,
+    read_file,
+    read_parquet,
+    series_of_table,
+)
 
-__all__ = ["answer", "media_type", "routes", "service_of"]
+__all__ = ["json_response", "routes"]
 
+T = TypeVar("T")
 _JSON = ("application/json", "application/x-www-form-urlencoded")  # curl -d says the second
+_STEPS_AHEAD = 20  # by default, up to the horizon
 _METRICS = "text/plain; version=0.0.4; charset=utf-8"
 
+# What /openapi.json tells about bodies, which are read by hand: for speed, and for errors with a
+# position.
+_NUMBERS: dict[str, Any] = {"type": "array", "items": {"type": "number"}}
+_VALUES: dict[str, Any] = {
+    "type": "array",
+    "items": {"type": "array", "items": {"type": ["number", "null"]}},
+    "description": "A row for each time, a number or null (not observed) for each channel.",
+}
+_STATIC: dict[str, Any] = {
+    "type": "object",
+    "additionalProperties": {"type": ["number", "null"]},
+    "description": "Static covariates of the model by name.",
+}
+_BINARY: dict[str, Any] = {"schema": {"type": "string", "format": "binary"}}
+_SERIES: dict[str, Any] = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "properties": {
+            "times": _NUMBERS,
+            "values": _VALUES,
+            "static": _STATIC,
+            "id": {"type": ["string", "integer"]},
+        },
+        "required": ["times", "values"],
+    },
+}
+_NAMES: dict[str, Any] = {"type": "array", "items": {"type": "string"}}
+_EXAMPLE = {"series": [{"times": [0, 0.5, 1.25], "values": [[1.0], [None], [1.5]]}]}
 
-def answer(body: Any, status: int = 200) -> Response:
-    """JSON; numbers that are not finite are null."""
-    return Response(orjson.dumps(body), status, media_type="application/json")
+
+def _body(
+    properties: dict[str, Any], required: list[str], example: Any, *binary: str
+) -> dict[str, Any]:
+    schema = {"type": "object", "properties": properties, "required": required}
+    content: dict[str, Any] = dict.fromkeys(binary, _BINARY)
+    if properties:
+        content["application/json"] = {
+            "schema": schema | {"additionalProperties": False},
+            "example": example,
+        }
+    return {"requestBody": {"required": bool(required or binary), "content": content}}
 
 
-def service_of(request: Request) -> Service:
-    """The service that an app serves."""
+_PREDICT = _body({"series": _SERIES, "channels": _NAMES}, ["series"], _EXAMPLE, ARROW, PARQUET)
+_FORECAST = _body(
+    {
+        "series": _SERIES,
+        "channels": _NAMES,
+        "at": _NUMBERS | {"description": "Times to answer for, past or future."},
+        "ahead": _NUMBERS
+        | {"description": "Or how long after the end of each series (default: 20 steps)."},
+        "targets": _NAMES | {"description": "Channels to answer for (default: all)."},
+        "coverage": {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1},
+    },
+    ["series"],
+    _EXAMPLE | {"at": [1.5, 2.0], "coverage": 0.9},
+)
+_EXPLAIN = _body({"series": _SERIES, "channels": _NAMES, "target": {}}, ["series"], _EXAMPLE)
+_OPEN = _body(
+    {"id": {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,64}$"}, "static": _STATIC},
+    [],
+    {"id": "bed-7"},
+)
+_PUSH = _body(
+    {"times": _NUMBERS, "values": _VALUES},
+    ["times", "values"],
+    {"times": [0.0, 0.008], "values": [[0.1], [0.12]]},
+)
+_SNAPSHOT = _body({}, [], None, "application/octet-stream")
+_DETAIL = {"message": {"type": "string"}, "position": {"type": ["object", "null"]}}
+_ERROR = {
+    "application/json": {
+        "schema": {
+            "type": "object",
+            "properties": {"error": {"type": "object", "properties": _DETAIL}},
+        }
+    }
+}
+_ERRORS: dict[int | str, dict[str, Any]] = {
+    400: {"description": "The request is wrong; the message says where.", "content": _ERROR},
+    503: {"description": "Overloaded, or stopping; try again.", "content": _ERROR},
+}
+
+
+def json_response(body: Any, status: int = 200) -> Response:
+    """Encode JSON; numbers that are not finite become null."""
+    data = orjson.dumps(body, option=orjson.OPT_SERIALIZE_NUMPY)
+    return Response(data, status, media_type="application/json")
+
+
+def _service(request: Request) -> Service:
     service: Service = request.app.state.service
     return service
 
 
-def media_type(request: Request) -> str:
-    """Content-Type without its parameters; JSON if it is not told."""
-    told = request.headers.get("content-type", "application/json")
-    return told.partition(";")[0].strip().lower()
+async def _read_body(request: Request, limits: Limits) -> bytes:
+    """Read all of the body: 413 as soon as it is known to be too large, 408 if it does not arrive
+    in time. No more than the limit is ever kept.
+    """
+
+    def too_large(size: str) -> APIError:
+        return APIError(
+            413,
+            f"a body may have {limits.max_body} bytes, got {size}; send fewer series in a request",
+        )
+
+    encoding = request.headers.get("content-encoding", "identity")
+    if encoding.strip().lower() != "identity":
+        raise APIError(415, f"bodies must not be compressed, got {encoding[:20]!r}")
+    length = request.headers.get("content-length")
+    # h11 has refused lengths that are no numbers before.
+    if length is not None and length.isdecimal() and int(length) > limits.max_body:
+        raise too_large(length)
+    parts: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(limits.body_seconds):
+            async for part in request.stream():
+                size += len(part)
+                if size > limits.max_body:
+                    raise too_large("more")
+                parts.append(part)
+    except TimeoutError:
+        raise APIError(
+            408,
+            f"the body did not arrive within {limits.body_seconds:g} s ({size} bytes did); send it "
+            "faster or in smaller requests",
+        ) from None
+    except ClientDisconnect:
+        raise APIError(400, "the connection was closed before the body was complete") from None
+    return b"".join(parts)
 
 
 def routes() -> APIRouter:
-    """``/v1/predict``, ``/v1/model``, ``/healthz``, ``/readyz``, ``/metrics``."""
-    router = APIRouter()
+    """All routes for HTTP but for those of the demo and the pages."""
+    router = APIRouter(responses=_ERRORS)
+    _add_series_routes(router)
+    _add_stream_routes(router)
 
-    @router.post("/v1/predict", tags=["series"], openapi_extra=PREDICT, responses=ERRORS)
-    async def predict(request: Request) -> Response:
-        """Predict whole series: JSON, an Arrow stream or a Parquet file."""
-        service = service_of(request)
-        data = await read_body(request, service.limits)
-        with service.accepting():
-            batch, ids = await service.parse(_series, data, service, media_type(request))
-            found = await service.predict(batch)
-        told = [
-            entry if name is None else {"id": name, **entry}
-            for name, entry in zip(ids, found, strict=True)
-        ]
-        model = service.model
-        about = {"fingerprint": model.fingerprint, "task": model.predictor.outputs.task}
-        return answer({"predictions": told, "model": about})
-
-    @router.post("/v1/read", tags=["page"], responses=ERRORS)
-    async def read(request: Request) -> Response:
-        """Read a table, CSV or Parquet, as training does: series to be predicted."""
-        service = service_of(request)
-        data = await read_body(request, service.limits)
-        with service.accepting():
-            found = await service.parse(read_own_data, data, service.model, service.limits)
-        return answer({"series": found})
-
-    @router.get("/v1/model", tags=["model"], responses=ERRORS)
+    @router.get("/v1/model", tags=["model"])
     async def model(request: Request) -> Response:
         """What the model is: task, channels, classes or targets, windows, streams, alarms."""
-        service = service_of(request)
+        service = _service(request)
         options = service.options.streams
         stream = {
             "span": options.span,
             "every": options.every,
-            "causal": service.model.causal,
+            "causal": getattr(service.model, "causal", False),
             "available": service.streams is not None,
         }
         alarms = [
@@ -89,35 +203,214 @@ def routes() -> APIRouter:
             }
             for alarm in options.alarms
         ]
-        return answer(service.model.about() | {"stream": stream, "alarms": alarms})
+        return json_response(service.model.about() | {"stream": stream, "alarms": alarms})
 
     @router.get("/healthz", tags=["health"])
     async def healthz() -> Response:
         """The process lives."""
-        return answer({"status": "alive"})
+        return json_response({"status": "alive"})
 
     @router.get("/readyz", tags=["health"])
     async def readyz(request: Request) -> Response:
-        """New work is taken (200) or not (503)."""
-        ready = service_of(request).ready
-        return answer({"ready": ready}, 200 if ready else 503)
+        """New work is accepted (200) or not (503)."""
+        ready = _service(request).ready
+        return json_response({"ready": ready}, 200 if ready else 503)
 
     @router.get("/metrics", tags=["health"])
     async def metrics(request: Request) -> Response:
-        """For Prometheus."""
-        return Response(service_of(request).metrics.text(), media_type=_METRICS)
+        """Metrics for Prometheus."""
+        return Response(_service(request).metrics.text(), media_type=_METRICS)
 
     return router
 
 
-def _series(data: bytes, service: Service, kind: str) -> tuple[SeriesBatch, list[Any]]:
-    model, limits = service.model, service.limits
-    names = (model.channels, model.static_names)
+def _add_series_routes(router: APIRouter) -> None:
+    @router.post("/v1/predict", tags=["series"], openapi_extra=_PREDICT)
+    async def predict(request: Request) -> Response:
+        """Predict whole series: JSON, an Arrow stream or a Parquet file."""
+        service = _service(request)
+        model = service.predicting_model
+        data = await _read_body(request, service.limits)
+        kind = request.headers.get("content-type", _JSON[0]).partition(";")[0].strip().lower()
+        with service.accepting():
+            batch, ids = await service.parse(_parse_batch, data, service, kind)
+            predictions = await service.predict(batch)
+        entries = [
+            entry if name is None else {"id": name, **entry}
+            for name, entry in zip(ids, predictions, strict=True)
+        ]
+        about = {"fingerprint": model.fingerprint, "task": model.predictor.outputs.task}
+        return json_response({"predictions": entries, "model": about})
+
+    @router.post("/v1/forecast", tags=["series"], openapi_extra=_FORECAST)
+    async def forecast(request: Request) -> Response:
+        """Forecast or interpolate series at the times asked for, with intervals."""
+        service = _service(request)
+        model = service.forecaster
+        data = await _read_body(request, service.limits)
+        with service.accepting():
+            query, ids = await service.parse(_parse_forecast, data, model, service.limits)
+            forecasts = await service.forecast(query)
+        entries = [
+            entry if name is None else {"id": name, **entry}
+            for name, entry in zip(ids, forecasts, strict=True)
+        ]
+        targets = [model.channels[c] for c in query.targets]
+        about = {"fingerprint": model.fingerprint, "task": "forecasting"}
+        return json_response(
+            {"forecasts": entries, "channels": targets, "coverage": query.coverage, "model": about}
+        )
+
+    @router.post("/v1/explain", tags=["series"], openapi_extra=_EXPLAIN)
+    async def explain(request: Request) -> Response:
+        """Channels and windows that drove the prediction of one series."""
+        service = _service(request)
+        model, explainer = service.predicting_model, service.explainer
+        assert explainer is not None
+        data = await _read_body(request, service.limits)
+
+        def parse(data: bytes) -> tuple[SeriesBatch, Any]:
+            body = check_object(loads(data), ("series", "channels", "target"), "the body")
+            batch, _ = parse_series(body, model.channels, model.static_names, service.limits)
+            if len(batch) != 1:
+                raise APIError(400, f"one series is explained at a time, got {len(batch)}")
+            model.check_size(batch, service.limits)
+            explainer.check_size(batch)
+            return batch, body.get("target")
+
+        batch, target = await service.parse(parse, data)
+        seconds = service.limits.request_seconds
+        return json_response(await explainer.explain(batch, target, seconds))
+
+    @router.post("/v1/read", tags=["page"])
+    async def read(request: Request) -> Response:
+        """Read a table, CSV or Parquet, as training does: series to be predicted."""
+        service, model = _service(request), _service(request).model
+        data = await _read_body(request, service.limits)
+        with service.accepting():
+            series = await service.parse(
+                read_file, data, model.channels, model.static_names, model.columns, service.limits
+            )
+        return json_response({"series": series})
+
+
+def _parse_batch(data: bytes, service: Service, kind: str) -> tuple[SeriesBatch, list[Any]]:
+    limits, channels, static = service.limits, service.model.channels, service.model.static_names
     if kind in _JSON:
-        return series_of(loads(data), *names, limits)
+        body = check_object(loads(data), ("series", "channels"), "the body")
+        return parse_series(body, channels, static, limits)
     if kind == ARROW:
-        return series_of_table(read_arrow(data, limits.max_length), *names, limits)
-    if kind == PARQUET:
-        known = ("series", "time", "channel", "value", *names[0], *names[1])
-        return series_of_table(read_parquet(data, known, limits), *names, limits)
-    raise Refusal(415, f"Content-Type must be application/json, {ARROW} or {PARQUET}, got {kind!r}")
+        table = read_arrow(data, limits.max_length)
+    elif kind == PARQUET:
+        table = read_parquet(
+            data, ("series", "time", "channel", "value", *channels, *static), limits
+        )
+    else:
+        raise APIError(
+            415, f"Content-Type must be application/json, {ARROW} or {PARQUET}, got {kind!r}"
+        )
+    return series_of_table(table, channels, static, limits)
+
+
+def _parse_forecast(
+    data: bytes, model: ServedForecaster, limits: Limits
+) -> tuple[ForecastQuery, list[Any]]:
+    keys = ("series", "channels", "at", "ahead", "targets", "coverage")
+    body = check_object(loads(data), keys, "the body")
+    dated, channels = model.predictor.dated, model.channels
+    batch, ids = parse_series(body, channels, model.static_names, limits, dated=dated)
+    if body.get("at") is not None and body.get("ahead") is not None:
+        raise invalid("give 'at' or 'ahead', not both")
+    if body.get("at") is not None:
+        at = [parse_times(body["at"], {}, what="at")] * len(batch)
+    else:
+        ahead = np.linspace(0, model.predictor.horizon, _STEPS_AHEAD + 1)[1:]
+        if body.get("ahead") is not None:
+            ahead = parse_times(body["ahead"], {}, what="ahead")
+            if not (ahead > 0).all():
+                raise invalid("'ahead' must be positive times after the end of each series")
+        at = [end + ahead for end in model.predictor.ends(batch)]
+    targets = body.get("targets")
+    if targets is None:
+        targets = list(channels)
+    if type(targets) is not list or not all(name in channels for name in targets) or not targets:
+        raise invalid(f"'targets' must be a list of channels, of {', '.join(channels)}")
+    coverage = body.get("coverage", 0.9)
+    if type(coverage) is not float or not 0 < coverage < 1:
+        raise invalid(f"'coverage' must be a number between 0 and 1, got {coverage!r}")
+    n_queries = sum(map(len, at)) * len(targets)
+    if n_queries > limits.max_queries:
+        raise invalid(
+            f"this asks for {n_queries} values (series x times x channels), the limit is "
+            f"max_queries = {limits.max_queries}; ask for fewer at once"
+        )
+    numbers = np.array([channels.index(name) for name in dict.fromkeys(targets)], dtype=np.int64)
+    return ForecastQuery(batch, at, numbers, coverage), ids
+
+
+def _add_stream_routes(router: APIRouter) -> None:
+    streams = "/v1/streams"
+    tags: list[Any] = ["streams"]
+
+    async def ask(request: Request, work: Callable[[Streams], T]) -> T:
+        """Call ``work(streams)``; it waits in the queue as all requests do."""
+        service = _service(request)
+        with service.accepting():
+            return await service.on_streams(work)
+
+    @router.post(streams, tags=tags, openapi_extra=_OPEN, status_code=201)
+    async def open_stream(request: Request) -> Response:
+        """Open a stream; without an id it gets one."""
+        service = _service(request)
+        data = await _read_body(request, service.limits)
+        body = check_object(loads(data) if data else {}, ("id", "static"), "the body")
+        name = secrets.token_hex(8) if body.get("id") is None else check_name(body["id"])
+        static = parse_static(body.get("static"), service.model.static_names)
+        return json_response(await ask(request, lambda s: s.open(name, static)), 201)
+
+    @router.get(streams + "/{name}", tags=tags)
+    async def state(request: Request, name: str) -> Response:
+        """The state of a stream: from where to send, how much was accepted."""
+        return json_response(await ask(request, lambda s: s.state(check_name(name))))
+
+    @router.delete(streams + "/{name}", tags=tags, status_code=204)
+    async def close(request: Request, name: str) -> Response:
+        """End a stream."""
+        with _service(request).accepting():
+            await _service(request).close_stream(check_name(name))
+        return Response(status_code=204)
+
+    @router.post(streams + "/{name}/push", tags=tags, openapi_extra=_PUSH)
+    async def push(request: Request, name: str) -> Response:
+        """Send observations; the answer has the windows that ended with them."""
+        service = _service(request)
+        data = await _read_body(request, service.limits)
+
+        def parse(data: bytes) -> Observations:
+            message = check_object(loads(data), ("times", "values"), "the body")
+            channels = service.model.channels
+            return parse_observations(message, check_name(name), channels, service.limits)
+
+        with service.accepting():
+            rows = await service.parse(parse, data)
+            result = await service.push(rows)
+        service.broadcaster.show(rows)
+        service.broadcaster.publish(result.events)
+        return json_response({"id": name, "events": result.events, **result.state})
+
+    @router.get(streams + "/{name}/prediction", tags=tags)
+    async def predict(request: Request, name: str) -> Response:
+        """What the model predicts now."""
+        return json_response(await ask(request, lambda s: s.predict(check_name(name))))
+
+    @router.get(streams + "/{name}/snapshot", tags=tags)
+    async def snapshot(request: Request, name: str) -> Response:
+        """The stream as bytes, to continue elsewhere."""
+        data = await ask(request, lambda s: s.snapshot(check_name(name)))
+        return Response(data, media_type="application/octet-stream")
+
+    @router.put(streams + "/{name}/snapshot", tags=tags, openapi_extra=_SNAPSHOT)
+    async def restore(request: Request, name: str) -> Response:
+        """Continue from a snapshot; the stream is opened if it is not there."""
+        data = await _read_body(request, _service(request).limits)
+        return json_response(await ask(request, lambda s: s.restore(check_name(name), data)))

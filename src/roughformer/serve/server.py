@@ -1,21 +1,34 @@
-"""From options to a running process: uvicorn, signals, the graceful stop."""
+"""uvicorn with deadlines and connection limits, signals, and the graceful stop."""
 
 import asyncio
 import logging
 import signal
 import socket
 import sys
+from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
+import h11
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from roughformer.errors import InputError
 from roughformer.serve.app import create_app
-from roughformer.serve.limits import Limits
-from roughformer.serve.protocols import Http, Sockets
+from roughformer.serve.config import Limits
 from roughformer.serve.service import Service
 
 __all__ = ["Server", "listen", "run"]
+
+_HEAD_SECONDS = 10.0  # for the head of a request, from its first byte to its last
+_CROWDED_SECONDS = 2.0  # likewise, on a connection beyond the limits
+_MAX_CROWDED = 64  # such connections; the oldest one goes when there is another
+# Seconds in which the rest of a refused body is thrown away, so that the client reads why it was
+# refused instead of meeting a reset connection.
+_LINGER_SECONDS = 2.0
+_READ_SECONDS = 10.0  # to read the rest of an answer on a connection that is closed
+
 
 log = logging.getLogger("roughformer.serve")
 # Seconds after which a thread lets another one have the interpreter. The model's thread gives it
@@ -35,8 +48,122 @@ _LOGGING = {
 }
 
 
+class _Config(uvicorn.Config):
+    """uvicorn's, with what connections share."""
+
+    def __init__(self, limits: Limits, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.limits = limits
+        self.n_connections: Counter[str] = Counter()  # by address
+        self.crowded: dict[Any, None] = {}  # connections beyond the limits, the oldest first
+
+    def count_out(self, connection: Any) -> None:
+        """Forget a connection that has ended."""
+        address = _address(connection)
+        self.n_connections[address] -= 1
+        if self.n_connections[address] <= 0:
+            del self.n_connections[address]
+        self.crowded.pop(connection, None)
+
+
+def _address(connection: Any) -> str:
+    return connection.client[0] if connection.client else ""
+
+
+class _HTTPProtocol(H11Protocol):
+    """HTTP/1.1 with deadlines: for heads, for what is left of a refused body, and for clients that
+    do not read. Beyond the limits on connections, a few more are accepted for health checks.
+    """
+
+    config: _Config
+    _deadline: asyncio.TimerHandle | None = None
+    _in_head = False  # whether the deadline is for a head
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Expect a request soon."""
+        super().connection_made(transport)
+        config, limits = self.config, self.config.limits
+        config.n_connections[_address(self)] += 1
+        crowded = (
+            len(self.connections) > limits.max_connections
+            or config.n_connections[_address(self)] > limits.max_per_client
+        )
+        if crowded:
+            self.app_state = {**self.app_state, "crowded": True}
+            self.timeout_keep_alive = 0
+            if len(config.crowded) >= _MAX_CROWDED:
+                next(iter(config.crowded)).transport.abort()
+            config.crowded[self] = None
+        self._set_deadline(_CROWDED_SECONDS if crowded else _HEAD_SECONDS)
+        self._in_head = True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
+        self._clear_deadline()
+        self.config.count_out(self)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Wait for the rest of a head, not for ever."""
+        super().data_received(data)
+        if self.conn.their_state is h11.IDLE and self.timeout_keep_alive_task is None:
+            if not self._in_head:  # one deadline for the whole head, not for each part
+                self._set_deadline(_HEAD_SECONDS)
+                self._in_head = True
+        elif self.conn.their_state is not h11.SEND_BODY or self.conn.our_state is not h11.DONE:
+            self._clear_deadline()  # nothing is being thrown away
+
+    def on_response_complete(self) -> None:
+        """Let a body that was refused half-way arrive for another moment."""
+        super().on_response_complete()
+        if self.conn.their_state is h11.SEND_BODY:
+            self._set_deadline(_LINGER_SECONDS)
+
+    def handle_websocket_upgrade(self, event: h11.Request) -> None:
+        """Hand over to the other protocol, which counts the connection out at its end."""
+        self._clear_deadline()
+        self.config.crowded.pop(self, None)
+        super().handle_websocket_upgrade(event)
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Close; closing waits for the reader, but not for ever."""
+        super().timeout_keep_alive_handler()
+        self._close()
+
+    def _set_deadline(self, seconds: float) -> None:
+        self._clear_deadline()
+        self._deadline = self.loop.call_later(seconds, self._close)
+
+    def _close(self) -> None:
+        self.transport.close()
+        self.loop.call_later(_READ_SECONDS, self.transport.abort)
+
+    def _clear_deadline(self) -> None:
+        self._in_head = False
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+
+class _WebSocketProtocol(WebSocketsSansIOProtocol):
+    """WebSocket, with an end for clients that do not read."""
+
+    config: _Config
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
+        self.config.count_out(self)
+        super().connection_lost(exc)
+
+    async def run_asgi(self) -> None:
+        """Close; a client that does not read cannot keep the connection after its end."""
+        await super().run_asgi()
+        transport: Any = self.transport
+        self.loop.call_later(_READ_SECONDS, transport.abort)
+
+
 def listen(host: str, port: int) -> socket.socket:
-    """A bound socket; port 0: any that is free."""
+    """Bind a socket; port 0: any that is free."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # With the protocol named, asyncio sees TCP and lets small packets go at once.
     server = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -50,15 +177,16 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 class Server(uvicorn.Server):
-    """Stops in order: refuse new work, finish what was accepted, close, save, end with 0."""
+    """Stop in order: refuse new work, finish what was accepted, close, save, end with 0."""
 
     def __init__(self, service: Service, ready: Callable[[], object] | None = None) -> None:
-        """Not started; ``ready`` is called when connections are accepted."""
+        """``ready`` is called when connections are accepted."""
         limits = service.limits
-        config = uvicorn.Config(
+        config = _Config(
+            limits,
             create_app(service),
-            http=type("Http", (Http,), {"limits": limits}),
-            ws=Sockets,
+            http=_HTTPProtocol,
+            ws=_WebSocketProtocol,
             ws_max_size=limits.max_message,
             ws_per_message_deflate=False,
             timeout_keep_alive=30,
@@ -75,7 +203,7 @@ class Server(uvicorn.Server):
         self._stop: asyncio.Task[None] | None = None
 
     def handle_exit(self, sig: int, frame: object) -> None:
-        """Of a signal: the second one ends at once."""
+        """Handle a signal: the second one ends at once."""
         if self._stop is not None:
             self.force_exit = self.should_exit = True
             return
@@ -92,7 +220,7 @@ class Server(uvicorn.Server):
         self.should_exit = True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Tell when it is done; unlike uvicorn's, a failure is an error like others."""
+        """Start, then call ``ready``; unlike uvicorn's, a failure is an error like others."""
         try:
             await super().startup(sockets)
         except SystemExit:
@@ -101,7 +229,7 @@ class Server(uvicorn.Server):
             self._ready()
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
-        """Until a signal; unlike uvicorn's, the process then ends well."""
+        """Serve until a signal; unlike uvicorn's, the process then ends with 0."""
         loop = asyncio.get_running_loop()
         caught = []
         for sig in (signal.SIGINT, signal.SIGTERM):

@@ -3,69 +3,63 @@
 import asyncio
 import contextlib
 import logging
+import re
+import secrets
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any, TypeVar
 
+from roughformer.errors import InputError
 from roughformer.series import SeriesBatch
-from roughformer.serve.engine import Engine
-from roughformer.serve.hub import Hub
-from roughformer.serve.keeper import Keeper
-from roughformer.serve.limits import Limits
+from roughformer.serve.broadcast import Broadcaster
+from roughformer.serve.config import Limits, Options
+from roughformer.serve.errors import APIError
+from roughformer.serve.json_bodies import Observations
 from roughformer.serve.metrics import Metrics
-from roughformer.serve.model import ServedModel
-from roughformer.serve.refusal import Refusal
-from roughformer.serve.series import Rows
-from roughformer.serve.snapshots import Directory
-from roughformer.serve.streams import Pushed, StreamOptions, Streams
-from roughformer.serve.worker import Job, Worker
-from roughformer.util.checks import real_number
+from roughformer.serve.model import Explainer, ForecastQuery, ServedForecaster, ServedModel
+from roughformer.serve.snapshotter import SnapshotDirectory, Snapshotter
+from roughformer.serve.streams import PushResult, Streams
+from roughformer.serve.worker import Engine, Job, Worker
 
-__all__ = ["Options", "Service"]
+__all__ = ["Service", "check_name"]
 
 T = TypeVar("T")
 log = logging.getLogger("roughformer.serve")
-_SMALL = 16_384  # bytes that are parsed at once
+_SMALL = 16_384  # bytes that are parsed in the event loop
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
-@dataclass(frozen=True)
-class Options:
-    """How the service runs, beside its limits."""
-
-    streams: StreamOptions = field(default_factory=StreamOptions)
-    token: str | None = None
-    threads: int | None = None
-    idle_seconds: float = 3600.0
-    snapshot_dir: Path | None = None
-    snapshot_seconds: float = 10.0
-
-    def __post_init__(self) -> None:
-        """Times are positive."""
-        for name in ("idle_seconds", "snapshot_seconds"):
-            what = "a positive number of seconds"
-            real_number(getattr(self, name), name, what, positive=True)
+def check_name(name: Any) -> str:
+    """Return the id of a stream, or raise 400."""
+    if type(name) is not str or _NAME.fullmatch(name) is None:
+        raise APIError(400, "an id is 1 to 64 letters, digits or . _ -")
+    return name
 
 
 class Service:
-    """The model, its worker, the streams, and whether new work is taken."""
+    """The model, its worker, the streams, and whether new work is accepted."""
 
-    def __init__(self, model: ServedModel, limits: Limits, options: Options) -> None:
-        """Not started."""
+    def __init__(
+        self, model: ServedModel | ServedForecaster, limits: Limits, options: Options
+    ) -> None:
+        """Build the parts; nothing is started."""
         self.model, self.limits, self.options = model, limits, options
         self.metrics = Metrics()
-        self.hub = Hub()
+        self.broadcaster = Broadcaster()
         self.ready = False
         self.stopping = False
         self.open_requests = 0  # from their first to their last byte
         self.body_bytes = 0  # of theirs
-        self.accepted = 0  # those that were read, and wait to be parsed, computed and told
+        self.accepted = 0  # requests that are read, and not yet answered
         self._parser = ThreadPoolExecutor(1, "parser")
         self.streams: Streams | None = None
         self.no_streams = ""  # why this model cannot be streamed
+        self.explainer: Explainer | None = None
         try:
+            if isinstance(model, ServedForecaster):
+                raise InputError("a forecaster answers for whole series: POST /v1/forecast")
+            self.explainer = Explainer(model.predictor)
             self.streams = Streams(model, limits, options.streams)
         except ValueError as error:  # InputError: the model needs a span, or has no streams
             if options.streams.alarms or options.streams.span is not None:
@@ -73,27 +67,26 @@ class Service:
             self.no_streams = str(error)
         self.engine = Engine(model, self.streams, self.metrics)
         self.worker = Worker(self.engine.handle, limits, options.threads)
-        folder = None if options.snapshot_dir is None else Directory(options.snapshot_dir)
-        self.keeper = Keeper(self, folder)
-        self.metrics.watch(
-            lambda: self.accepted, lambda: self.n_streams, lambda: len(self.hub.outboxes)
+        directory = options.snapshot_dir
+        self.snapshotter = Snapshotter(
+            self, None if directory is None else SnapshotDirectory(directory)
         )
-
-    @property
-    def n_streams(self) -> int:
-        """Open streams."""
-        return 0 if self.streams is None else len(self.streams.entries)
+        self.metrics.watch(
+            lambda: self.accepted,
+            lambda: 0 if self.streams is None else len(self.streams.entries),
+            lambda: len(self.broadcaster.queues),
+        )
 
     # Life
 
     async def start(self) -> None:
         """Begin to work; what a snapshot directory holds is restored first."""
         self.worker.start()
-        await self.keeper.start()
+        await self.snapshotter.start()
         self.ready = True
 
     def refuse_new_work(self) -> None:
-        """From now on 503; what was accepted goes on."""
+        """Answer 503 from now on; what was accepted goes on."""
         self.ready, self.stopping = False, True
 
     async def drain(self, seconds: float) -> None:
@@ -104,27 +97,26 @@ class Service:
                     await asyncio.sleep(0.02)
 
     async def close_sockets(self) -> None:
-        """Tell all that the service goes, after what they are still owed."""
-        for outbox in list(self.hub.outboxes):
-            outbox.close(1012, "the service is stopping")
+        """Tell all sockets that the service stops, after what they are still owed."""
+        for queue in list(self.broadcaster.queues):
+            queue.close(1012, "the service is stopping")
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(1.0):
-                while self.hub.outboxes:
+                while self.broadcaster.queues:
                     await asyncio.sleep(0.02)
 
     async def stop(self) -> None:
         """Write the last snapshots, end the thread."""
-        await self.keeper.stop()
-        self.worker.stop()
-        await asyncio.to_thread(self.worker.join, 2.0)
+        await self.snapshotter.stop()
+        await asyncio.to_thread(self.worker.stop, 2.0)
         self._parser.shutdown(wait=False, cancel_futures=True)
 
     # Work
 
     def check_room(self) -> None:
-        """503 if the queue is full: told before a body is read, and again before it is parsed."""
+        """Raise 503 if the queue is full: before a body is read, and again before it is parsed."""
         if self.accepted >= self.limits.queue:
-            raise Refusal(
+            raise APIError(
                 503,
                 f"{self.limits.queue} requests are waiting, which is the limit; try again",
                 retry_after=1,
@@ -132,7 +124,7 @@ class Service:
 
     @contextlib.contextmanager
     def accepting(self) -> Iterator[None]:
-        """One of at most ``queue`` requests."""
+        """Count one of at most ``queue`` requests."""
         self.check_room()
         self.accepted += 1
         try:
@@ -141,34 +133,68 @@ class Service:
             self.accepted -= 1
 
     async def parse(self, work: Callable[..., T], data: bytes | str, *more: Any) -> T:
-        """``work(data, *more)``; what takes long is done aside, and others are heard meanwhile."""
+        """Call ``work(data, *more)``; in a thread if it takes long, so that others are heard."""
         if len(data) <= _SMALL:
             return work(data, *more)
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._parser, partial(work, data, *more))
 
     async def predict(self, batch: SeriesBatch) -> list[dict[str, Any]]:
-        """One prediction a series."""
-        self.model.check_size(batch, self.limits)
-        found: list[dict[str, Any]] = await self._wait(self.worker.submit("predict", batch))
-        return found
+        """Predict each series."""
+        self.predicting_model.check_size(batch, self.limits)
+        predictions: list[dict[str, Any]] = await self._wait(self.worker.submit("predict", batch))
+        return predictions
 
-    async def push(self, rows: Rows) -> Pushed:
-        """Observations of streams."""
-        self._streams()
-        found: Pushed = await self._wait(self.worker.submit("push", rows))
-        return found
+    async def forecast(self, query: ForecastQuery) -> list[dict[str, Any]]:
+        """Forecast each series at the times asked for."""
+        model = self.forecaster
+        job = self.worker.submit("call", lambda: model.forecast(query))
+        forecasts: list[dict[str, Any]] = await self._wait(job)
+        self.metrics.series.inc(len(query.batch))
+        return forecasts
+
+    async def push(self, rows: Observations) -> PushResult:
+        """Push observations to streams."""
+        self._require_streams()
+        result: PushResult = await self._wait(self.worker.submit("push", rows))
+        return result
 
     async def on_streams(self, work: Callable[[Streams], T]) -> T:
-        """``work(streams)`` in the worker's thread, in its turn."""
-        streams = self._streams()
-        job = self.worker.submit("call", lambda: work(streams))
-        found: T = await self._wait(job)
-        return found
+        """Call ``work(streams)`` in the worker's thread, in its turn."""
+        streams = self._require_streams()
+        result: T = await self._wait(self.worker.submit("call", lambda: work(streams)))
+        return result
 
-    def _streams(self) -> Streams:
+    async def close_stream(self, name: str) -> None:
+        """Delete a stream, its snapshot and its subscriptions."""
+        await self.on_streams(lambda s: s.close(name))
+        await self.snapshotter.forget(name)
+        self.broadcaster.end(name, 4410, "the stream was deleted")
+
+    def log_unexpected(self, error: BaseException) -> APIError:
+        """Log the traceback; the client is told a number to ask about."""
+        number = secrets.token_hex(6)
+        self.metrics.errors.inc()
+        log.error("error %s", number, exc_info=error)
+        return APIError(500, f"an unexpected error happened; it is in the server's log as {number}")
+
+    @property
+    def predicting_model(self) -> ServedModel:
+        """The model; 409 if it is a forecaster."""
+        if isinstance(self.model, ServedForecaster):
+            raise APIError(409, "this model is a forecaster: POST /v1/forecast")
+        return self.model
+
+    @property
+    def forecaster(self) -> ServedForecaster:
+        """The model; 409 if it is no forecaster."""
+        if isinstance(self.model, ServedModel):
+            raise APIError(409, "this model is not a forecaster: POST /v1/predict")
+        return self.model
+
+    def _require_streams(self) -> Streams:
         if self.streams is None:
-            raise Refusal(409, f"this model is not served as streams: {self.no_streams}")
+            raise APIError(409, f"this model is not served as streams: {self.no_streams}")
         return self.streams
 
     async def _wait(self, job: Job) -> Any:
@@ -180,7 +206,7 @@ class Service:
             if not job.give_up() and job.kind != "predict":
                 return await job.future
             job.future.cancel()
-            raise Refusal(
+            raise APIError(
                 503,
                 f"there was no answer within {self.limits.request_seconds:g} s; try again",
                 retry_after=5,

@@ -1,4 +1,4 @@
-"""The one thread that owns the model: requests that wait at the same time are answered together."""
+"""The thread that owns the model: what waits at the same time is computed together."""
 
 import asyncio
 import threading
@@ -7,14 +7,23 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
-from roughformer.serve.limits import Limits
-from roughformer.serve.refusal import Refusal
+import numpy as np
+import numpy.typing as npt
+
+from roughformer.errors import CapacityError, InputError
+from roughformer.series import SeriesBatch
+from roughformer.serve.config import Limits
+from roughformer.serve.errors import APIError
+from roughformer.serve.metrics import Metrics
+from roughformer.serve.streams import PushResult, Streams
 from roughformer.util.threads import using_threads
 
-__all__ = ["Job", "Worker", "client_of_task", "in_turn"]
+__all__ = ["Engine", "Job", "Worker", "client_of_task", "in_turn"]
 
+_ROUND = 0.25  # seconds of work for streams after which clients have their turns again
 
 # Address and port of the client that the present task works for.
 client_of_task: ContextVar[tuple[Any, ...]] = ContextVar("client", default=("", 0))
@@ -22,11 +31,11 @@ client_of_task: ContextVar[tuple[Any, ...]] = ContextVar("client", default=("", 
 
 @dataclass(eq=False)
 class Job:
-    """Something to do. ``kind`` says what: ``"predict"`` (a batch of series), ``"push"`` (rows of
-    streams) or ``"call"`` (a function without arguments); ``future`` gets the result.
+    """Something to do.
 
-    It is either begun or given up, so that a client who is told that there was no answer can rely
-    on nothing having been done.
+    ``kind``: ``"predict"`` (a batch of series), ``"push"`` (observations of streams) or ``"call"``
+    (a function without arguments); ``future`` gets the result. A job is either begun or given up,
+    so a client that is told that there was no answer can rely on nothing having been done.
     """
 
     kind: str
@@ -38,33 +47,34 @@ class Job:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def begin(self) -> bool:
-        """Whether it is to be done; it cannot be given up any more then."""
+        """Decide to do it, unless it was given up; it cannot be given up any more then."""
         return self._decide("begun")
 
     def give_up(self) -> bool:
-        """Whether it will never be done."""
+        """Decide never to do it, unless it was begun."""
         return self._decide("given up")
 
-    def _decide(self, wish: str) -> bool:
+    def _decide(self, decision: str) -> bool:
         with self._lock:
-            self._decided = self._decided or wish
-            return self._decided == wish
+            self._decided = self._decided or decision
+            return self._decided == decision
 
 
-Done = list[tuple[Job, Any]]  # results; an exception is one too
+Results = list[tuple[Job, Any]]  # an exception is a result too
+Deliver = Callable[[Results], None]
 
 
 class Worker:
-    """Runs ``handle(jobs, deliver)`` in its thread on whatever waits.
+    """Run ``handle(jobs, deliver)`` in a thread on whatever waits.
 
     ``handle`` answers every job that it begins, and returns those that must wait for another round:
-    clients take turns. A request waits at most ``batch_seconds`` for company, and not at all if a
+    clients take turns. A request waits at most ``batch_seconds`` for others, and not at all if a
     stream waits.
     """
 
     def __init__(
         self,
-        handle: Callable[[list[Job], Callable[[Done], None]], list[Job]],
+        handle: Callable[[list[Job], Deliver], list[Job]],
         limits: Limits,
         threads: int | None,
     ) -> None:
@@ -83,38 +93,35 @@ class Worker:
         self._thread.start()
 
     @property
-    def length(self) -> int:
-        """Jobs that wait."""
+    def n_waiting(self) -> int:
+        """Number of jobs that wait."""
         return len(self._waiting)
 
     @property
     def idle(self) -> bool:
-        """Nothing waits and nothing is done."""
+        """Whether nothing waits and nothing is being done."""
         with self._wake:
             return not self._waiting and not self._busy
 
     def submit(self, kind: str, work: Any) -> Job:
-        """Let it be done. How many may wait is for the caller to say: requests are counted where
-        they come in, and a socket has one job at a time.
+        """Queue a job. The caller bounds the queue: requests are counted where they come in, and a
+        socket has one job at a time.
         """
         assert self._loop is not None
         job = Job(kind, work, self._loop.create_future())
         with self._wake:
             if self._stopping:
-                raise Refusal(503, "the service is stopping", retry_after=5)
+                raise APIError(503, "the service is stopping", retry_after=5)
             self._waiting.append(job)
             self._wake.notify()
         return job
 
-    def stop(self) -> None:
-        """Finish what waits, then end."""
+    def stop(self, seconds: float) -> None:
+        """Finish what waits, then end; wait for it."""
         with self._wake:
             self._stopping = True
             self._wake.notify()
-
-    def join(self, seconds: float) -> None:
-        """Wait for the end."""
-        self._thread.join(max(seconds, 0.0))
+        self._thread.join(seconds)
 
     def _run(self) -> None:
         with using_threads(self._threads):
@@ -129,30 +136,27 @@ class Worker:
                     self._busy = False
 
     def _take(self) -> list[Job]:
-        """The next jobs; none at the end."""
-        with self._wake:
-            while not self._waiting and not self._stopping:
-                self._wake.wait()
-            if self._waiting and self._waiting[0].kind == "predict":
-                self._wait_for_company()
-            # One round takes all that streams want, and as many requests as go together.
-            jobs: list[Job] = []
-            later: list[Job] = []
-            room = self._limits.max_batch
-            turns, self._waiting = in_turn(list(self._waiting)), deque()
-            for job in turns:
-                if job.future.done():
-                    continue
-                if job.kind == "predict":
-                    room -= 1
-                (jobs if job.kind != "predict" or room >= 0 else later).append(job)
-            self._waiting.extend(later)
-            self._busy = bool(jobs)
-            if jobs or (self._stopping and not self._waiting):
-                return jobs
-        return self._take()  # all that waited was given up
+        """Wait for the jobs of the next round; none at the end."""
+        while True:
+            with self._wake:
+                while not self._waiting and not self._stopping:
+                    self._wake.wait()
+                if self._waiting and self._waiting[0].kind == "predict":
+                    self._wait_for_others()
+                # One round takes all jobs of streams, and as many requests as go together.
+                jobs: list[Job] = []
+                room = self._limits.max_batch
+                waiting, self._waiting = in_turn(list(self._waiting)), deque()
+                for job in waiting:
+                    if job.future.done():
+                        continue
+                    room -= job.kind == "predict"
+                    (jobs if job.kind != "predict" or room >= 0 else self._waiting).append(job)
+                self._busy = bool(jobs)
+                if jobs or (self._stopping and not self._waiting):
+                    return jobs
 
-    def _wait_for_company(self) -> None:
+    def _wait_for_others(self) -> None:
         until = self._waiting[0].came + self._limits.batch_seconds
         while (left := until - time.monotonic()) > 0 and not self._stopping:
             if len(self._waiting) >= self._limits.max_batch:
@@ -161,17 +165,30 @@ class Worker:
                 return
             self._wake.wait(left)
 
-    def _deliver(self, done: Sequence[tuple[Job, Any]]) -> None:
-        """Hand results over to the event loop, in one go."""
+    def _deliver(self, results: Sequence[tuple[Job, Any]]) -> None:
+        """Hand results over to the event loop, all at once."""
         assert self._loop is not None
         if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(_settle, list(done))
+            self._loop.call_soon_threadsafe(_settle, list(results))
+
+
+def _settle(results: Results) -> None:
+    for job, result in results:
+        if job.future.done():  # given up meanwhile
+            continue
+        if isinstance(result, BaseException):
+            job.future.set_exception(result)
+        else:
+            job.future.set_result(result)
 
 
 def in_turn(jobs: list[Job]) -> list[Job]:
-    """The first job of each address, then the second of each, and so on; those of one address by
-    turns of its connections. The order of one connection stays.
+    """Sort jobs so that addresses take turns, and the connections of one address likewise.
+
+    The order within a connection stays.
     """
+    if len(jobs) < 2:
+        return jobs
     for size in (2, 1):  # of address and port
         count: Counter[tuple[Any, ...]] = Counter()
         ranks = []
@@ -182,11 +199,99 @@ def in_turn(jobs: list[Job]) -> list[Job]:
     return jobs
 
 
-def _settle(done: Done) -> None:
-    for job, result in done:
-        if job.future.done():  # given up meanwhile
-            continue
-        if isinstance(result, BaseException):
-            job.future.set_exception(result)
-        else:
-            job.future.set_result(result)
+class Engine:
+    """The model and the streams, behind ``handle``."""
+
+    def __init__(self, model: Any, streams: Streams | None, metrics: Metrics) -> None:
+        """``model``: a ``ServedModel`` or a ``ServedForecaster``; ``streams`` None: it has none."""
+        self.model, self.streams, self.metrics = model, streams, metrics
+
+    def handle(self, jobs: list[Job], deliver: Deliver) -> list[Job]:
+        """Do the work of streams in the order given, then that of whole series.
+
+        Each group is answered as soon as it is done. What streams ask for beyond a moment's work is
+        returned: it waits for the next round, in which others have their turn.
+        """
+        until = time.monotonic() + _ROUND
+        together: list[tuple[Job, Any]] = []
+        busy, windows = self._no_slots(), 0.0
+        later: list[Job] = []
+        for number, job in enumerate(jobs):
+            if job.kind == "predict":
+                continue
+            if job.kind == "push":
+                assert self.streams is not None
+                try:
+                    slots = self.streams.slots_of(job.work)
+                except APIError as error:
+                    deliver([(job, error)])
+                    continue
+                more = self.streams.windows_of(job.work, slots)
+                # Two pushes to one stream are done one after the other, and much work in parts.
+                if busy[slots].any() or windows + more > self.streams.max_windows:
+                    self._push(together, deliver)
+                    together, busy[:], windows = [], False, 0.0
+            else:
+                self._push(together, deliver)
+                together, windows = [], 0.0
+            if time.monotonic() > until:
+                later = [job for job in jobs[number:] if job.kind != "predict"]
+                break
+            if not job.begin():
+                continue
+            if job.kind == "push":
+                busy[slots], windows = True, windows + more
+                together.append((job, slots))
+            else:
+                deliver([(job, _result(job.work))])
+                busy = self._no_slots()  # there may be more slots now
+        self._push(together, deliver)
+        self._predict([job for job in jobs if job.kind == "predict" and job.begin()], deliver)
+        return later
+
+    def _no_slots(self) -> npt.NDArray[np.bool_]:
+        return np.zeros(0 if self.streams is None else self.streams.batch.n, dtype=bool)
+
+    def _push(self, pushes: list[tuple[Job, Any]], deliver: Deliver) -> None:
+        if not pushes or self.streams is None:
+            return
+        streams = self.streams
+        results = _result(lambda: streams.push([(job.work, slots) for job, slots in pushes]))
+        if isinstance(results, BaseException):
+            results = [results] * len(pushes)
+        self.metrics.push_size.observe(len(pushes))
+        for result in results:
+            if isinstance(result, PushResult):
+                self.metrics.observations.inc(result.rows - result.dropped)
+                self.metrics.windows.inc(len(result.events))
+        deliver([(job, result) for (job, _), result in zip(pushes, results, strict=True)])
+
+    def _predict(self, jobs: list[Job], deliver: Deliver) -> None:
+        for group in self.model.group_by_size([job.work for job in jobs]) if jobs else ():
+            chosen = [jobs[i] for i in group]
+            self.metrics.batch_size.observe(len(chosen))
+            results = _result(partial(self._predictions, [job.work for job in chosen]))
+            if not isinstance(results, BaseException):
+                deliver(list(zip(chosen, results, strict=True)))
+            elif len(chosen) == 1:
+                deliver([(chosen[0], results)])
+            else:  # one of them is at fault: answer each on its own
+                for job in chosen:
+                    result = _result(partial(self._predictions, [job.work]))
+                    deliver([(job, result if isinstance(result, BaseException) else result[0])])
+
+    def _predictions(self, batches: list[SeriesBatch]) -> list[list[dict[str, Any]]]:
+        whole = batches[0] if len(batches) == 1 else SeriesBatch.concatenate(batches)
+        predictions = iter(self.model.predict(whole))
+        self.metrics.series.inc(len(whole))
+        return [[next(predictions) for _ in range(len(batch))] for batch in batches]
+
+
+def _result(work: Callable[[], Any]) -> Any:
+    """The result, or the error as a client may see it."""
+    try:
+        return work()
+    except (InputError, CapacityError) as error:
+        return APIError(400, str(error))
+    except Exception as error:
+        return error

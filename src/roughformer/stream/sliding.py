@@ -140,7 +140,7 @@ class SlidingStreams:
                 static=static[i : i + len(some)] if self.names else None,
                 static_names=list(self.names) or None,
             )
-            output, mask = self.predictor.raw(batch)
+            output, mask = self.predictor.forward(batch)
             found.append(self.predictor.at_last_window(output, mask))
         return torch.cat(found) if found else None
 
