@@ -35,6 +35,7 @@ NAMES = {
     "ppv": "ridge on functionals (PPV)",
     "poolings": "ridge on functionals (MPV, MIPV)",
     "competition": "ridge on functionals (competition)",
+    "kernel": "kernel ridge on functionals (PPV)",
     "intervals": "extra trees on interval quantiles",
     "summary": "extra trees on summaries",
     "boosting": "gradient boosting on summaries",

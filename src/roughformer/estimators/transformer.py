@@ -151,7 +151,7 @@ class SignatureTransformer(TransformerMixin, BaseEstimator):  # type: ignore[mis
 
         Returns
         -------
-        ndarray or DataFrame (B, n_windows_ * features of a window)
+        ndarray or DataFrame (B, windows · features of a window)
             Of a pandas DataFrame, a DataFrame with the ids of the series as its index.
         """
         check_is_fitted(self, "n_windows_")

@@ -67,8 +67,9 @@ def spectrum_words(
 
     Returns
     -------
-    ``(B, C, J, 2)``: what ``multiview_signature(batch, 1, 1, "local", lifts=Clock(frequencies=...),
-    drop=, seed=, series=)`` has as clock words.
+    array (B, C, J, 2)
+        The clock words of ``multiview_signature(batch, 1, 1, "local", ...)`` with
+        ``lifts=Clock(frequencies=...)`` and the same ``drop``, ``seed`` and ``series``.
     """
     omega = _frequencies(frequencies)
     if threads is not None:
