@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from roughformer.errors import InputError
-from roughformer.series import SeriesBatch, is_tensor
+from roughformer.series import SeriesBatch, blocks, check_mask, is_tensor
 from roughformer.signatures import library, native_call
 from roughformer.signatures.buffers import check_out, new_result
 from roughformer.signatures.clock import clock_words
@@ -31,9 +31,11 @@ __all__ = [
     "clock_path",
     "compute_tokens",
     "dense_values",
+    "fill_gaps",
     "pad",
     "pick_engine",
     "placed_of",
+    "values_at",
 ]
 
 Engine = Literal["auto", "native", "torch"]
@@ -64,11 +66,94 @@ class _Call:
     basepoint: bool
 
 
+def fill_gaps(batch: SeriesBatch, keep: Any = None, threads: int | None = None) -> npt.NDArray[Any]:
+    """Return the values of series without NaN.
+
+    Each channel is linear in time between its own observations and constant outside of them; 0,
+    with an ``UnobservedWarning``, where it has none.
+
+    Parameters
+    ----------
+    batch : SeriesBatch
+        Series.
+    keep : array-like of bool (N,), optional
+        Points outside of it count as unobserved.
+    threads : int, optional
+        Threads of the native engine; not given: all.
+
+    Returns
+    -------
+    ndarray (N, C)
+        ``batch.values`` itself if there is nothing to fill.
+    """
+    if keep is None and not batch.missing:
+        return batch.values
+    if keep is not None:
+        keep = check_mask(keep, batch.offsets, batch.ids, ends=False)
+    if library.load() is not None:
+        grid, starts = batch.grid, batch.offsets[:-1]
+        times, first = (batch.times, starts) if grid is None else (grid, np.zeros_like(starts))
+        rows = batch.values, times, starts, batch.lengths, first
+        out, unobserved = native_call.fill_rows(*rows, keep, threads)
+    else:
+        out, unobserved = _filled_by_definition(batch, keep)
+    batch.warn_unobserved(unobserved.sum(axis=0, dtype=np.int64))
+    return out
+
+
+def _filled_by_definition(
+    batch: SeriesBatch, keep: npt.NDArray[np.bool_] | None
+) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
+    """``native_call.fill_rows`` without the kernel, a block of series at a time."""
+    import torch
+
+    from roughformer.signatures.padded import inside_of, linear_points, observed
+
+    values = batch.values if keep is None else np.where(keep[:, None], batch.values, np.nan)
+    out, never = np.empty_like(values), [np.zeros((0, batch.n_channels), bool)]
+    for first, last in blocks(batch.offsets):
+        offsets = batch.offsets[first : last + 1]
+        rows = slice(offsets[0], offsets[-1])
+        part = SeriesBatch(batch.times[rows], values[rows], offsets - rows.start)
+        x = linear_points(observed(*pad(part))).x
+        out[rows] = x[inside_of(torch.from_numpy(part.lengths), x.shape[1])].numpy()
+        never.append(part.unobserved())
+    return out, np.concatenate(never)
+
+
+def values_at(batch: SeriesBatch, since: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    """Interpolate series linearly, each channel between its own observations.
+
+    Parameters
+    ----------
+    batch : SeriesBatch
+        Series.
+    since : array-like (n,) or (B, n)
+        Increasing times, counted from each series' first point.
+
+    Returns
+    -------
+    ndarray (B, n, C)
+        Constant before a channel's first observation and after its last one.
+    """
+    queries = np.broadcast_to(
+        np.asarray(since, dtype=np.float64), (len(batch), np.shape(since)[-1])
+    )
+    values, offsets, starts = fill_gaps(batch), batch.offsets, batch.span[0]
+    out = np.empty((len(batch), queries.shape[1], batch.n_channels))
+    for b in range(len(batch)):
+        rows = slice(offsets[b], offsets[b + 1])
+        times = batch.times[rows] - starts[b]
+        for c in range(batch.n_channels):
+            out[b, :, c] = np.interp(queries[b], times, values[rows, c])
+    return out
+
+
 def dense_values(
     batch: SeriesBatch, keep: npt.NDArray[np.bool_] | None, threads: int | None
 ) -> npt.NDArray[Any]:
     """Values ``(N, C)`` without gaps, for the kernel."""
-    return native_call.fill(batch, keep, threads) if batch.missing else batch.values
+    return fill_gaps(batch, keep, threads) if batch.missing else batch.values
 
 
 def _calls(batch: SeriesBatch, layout: Layout, values: npt.NDArray[Any]) -> list[_Call]:

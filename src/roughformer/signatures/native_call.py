@@ -7,13 +7,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from roughformer.series import SeriesBatch
 from roughformer.signatures.library import Fill, Job, Log, Thin, default_threads, load
 from roughformer.signatures.log_table import LogTable
 from roughformer.signatures.path import Path
 from roughformer.signatures.windows import Cuts
 
-__all__ = ["Request", "backward", "fill", "fill_backward", "fill_rows", "forward", "thin"]
+__all__ = ["Request", "backward", "fill_rows", "forward", "thin"]
 
 _GLOBAL, _LOCAL = 1, 2
 _DTYPES = {np.dtype(np.float32): 0, np.dtype(np.float64): 1}
@@ -34,17 +33,6 @@ class Request:
     drop: float = 0.0
     threads: int | None = None
     compute: Any = np.float32
-
-
-def fill(
-    batch: SeriesBatch, keep: npt.NDArray[np.bool_] | None, threads: int | None
-) -> npt.NDArray[Any]:
-    """``batch.filled(keep)``, by the kernel: one pass over the points, series in parallel."""
-    grid, starts = batch.grid, batch.offsets[:-1]
-    times, time_starts = (batch.times, starts) if grid is None else (grid, np.zeros_like(starts))
-    out, never = fill_rows(batch.values, times, starts, batch.lengths, time_starts, keep, threads)
-    batch.warn_unobserved(never.sum(axis=0, dtype=np.int64))
-    return out
 
 
 def fill_rows(
@@ -82,38 +70,6 @@ def fill_rows(
     assert library is not None
     library.rf_fill(ctypes.byref(job))
     return out, never
-
-
-def fill_backward(grad: npt.NDArray[Any], values: npt.NDArray[Any], path: Path) -> npt.NDArray[Any]:
-    """Gradient in the observations of ``values (N, C)``, from that in the filled rows ``grad``.
-
-    What stands for a gap is a mean of the observations around it, weighted by time; they get its
-    gradient by the same weights.
-    """
-    if not np.isnan(values).any():
-        return grad
-    series = np.repeat(np.arange(path.n_series), path.lengths)
-    rows = np.arange(len(series)) - np.repeat(np.cumsum(path.lengths) - path.lengths, path.lengths)
-    times = path.times[path.time_starts[series] + rows]
-    rows += path.starts[series]
-    found = np.where(np.isnan(values), 0, grad)
-    for c in range(values.shape[1]):
-        seen = ~np.isnan(values[rows, c])
-        if seen.all():
-            continue
-        place = np.arange(len(rows))
-        before = np.maximum.accumulate(np.where(seen, place, -1))
-        after = np.minimum.accumulate(np.where(seen, place, len(rows))[::-1])[::-1]
-        a, b = np.maximum(before, 0), np.minimum(after, len(rows) - 1)
-        left = (before >= 0) & (series[a] == series) & ~seen
-        right = (after < len(rows)) & (series[b] == series) & ~seen
-        both = left & right
-        gap = np.where(both, times[b] - times[a], 1.0)
-        weight = np.where(both, (times - times[a]) / gap, right.astype(np.float64))
-        slope = grad[rows, c]
-        np.add.at(found[:, c], rows[a[left]], ((1 - weight) * slope)[left].astype(grad.dtype))
-        np.add.at(found[:, c], rows[b[right]], (weight * slope)[right].astype(grad.dtype))
-    return found
 
 
 def thin(

@@ -26,6 +26,7 @@ __all__ = [
     "last_at_or_before",
     "lifted",
     "linear_points",
+    "linear_points_backward",
     "number",
     "observation_order",
     "observed",
@@ -233,26 +234,39 @@ def observation_order(seen: Tensor) -> tuple[Tensor, Tensor]:
     return count, nothing.scatter(1, torch.where(seen, count, 0), row)
 
 
-def linear_points(data: Observed) -> Points:
-    """Each channel linear in time between its own observations, constant before and after; 0 where
-    there are none.
+def _neighbours(data: Observed) -> tuple[Tensor, Tensor, Tensor]:
+    """Rows of the observations before (or at) and after each point, and the weight of the latter,
+    each ``(B, L, C)``; outside of a channel's observations both are the nearest one.
     """
     count, place = observation_order(data.seen)
-    total = count[:, -1:]
-    most = total.clamp(min=1)
+    most = count[:, -1:].clamp(min=1)
     left = place.gather(1, torch.minimum(count.clamp(min=1), most))
     right = place.gather(1, torch.minimum(count + 1, most))
     times = data.since.unsqueeze(-1).expand(data.values.shape)
     before, after = times.gather(1, left), times.gather(1, right)
     gap = after - before
-    weight = torch.where(gap > 0, (times - before) / torch.where(gap > 0, gap, 1.0), 0.0)
+    return left, right, torch.where(gap > 0, (times - before) / torch.where(gap > 0, gap, 1.0), 0.0)
+
+
+def linear_points(data: Observed) -> Points:
+    """Each channel linear in time between its own observations, constant before and after; 0 where
+    there are none.
+    """
+    left, right, weight = _neighbours(data)
     low, high = data.values.gather(1, left), data.values.gather(1, right)
     mixed = low * (1 - weight) + high * weight
     # Rounding must not leave the range of the two observations; gradients are those of `mixed`.
     inside = torch.minimum(torch.maximum(mixed, torch.minimum(low, high)), torch.maximum(low, high))
     mixed = mixed + (inside - mixed).detach()
-    filled = torch.where(data.seen, data.values, torch.where(count > 0, mixed, low))
-    return Points(data.since, torch.where(total > 0, filled, 0.0))
+    return Points(data.since, torch.where(data.seen.any(dim=1, keepdim=True), mixed, 0.0))
+
+
+def linear_points_backward(data: Observed, grad: Tensor) -> Tensor:
+    """Gradient in the observations from ``grad (B, L, C)``, that in ``linear_points(data).x``."""
+    left, right, weight = _neighbours(data)
+    found = torch.zeros_like(grad).scatter_add(1, left, grad * (1 - weight).to(grad.dtype))
+    found = found.scatter_add(1, right, grad * weight.to(grad.dtype))
+    return torch.where(data.seen, found, 0.0)
 
 
 def held_points(data: Observed, cuts: Tensor, complete: bool = False) -> Points:

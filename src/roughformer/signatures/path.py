@@ -10,9 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from roughformer.series import SeriesBatch
-
-__all__ = ["Path", "locate", "values_at"]
+__all__ = ["Path", "locate"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -86,31 +84,3 @@ class Path:
             time_starts=starts,
             shared_times=False,
         )
-
-
-def values_at(batch: SeriesBatch, since: npt.ArrayLike) -> Floats:
-    """Interpolate series linearly, each channel between its own observations.
-
-    Parameters
-    ----------
-    batch : SeriesBatch
-        Series.
-    since : array-like (n,) or (B, n)
-        Increasing times, counted from each series' first point.
-
-    Returns
-    -------
-    ndarray (B, n, C)
-        Constant before a channel's first observation and after its last one.
-    """
-    queries = np.broadcast_to(
-        np.asarray(since, dtype=np.float64), (len(batch), np.shape(since)[-1])
-    )
-    values, offsets, starts = batch.filled(), batch.offsets, batch.span[0]
-    out = np.empty((len(batch), queries.shape[1], batch.n_channels))
-    for b in range(len(batch)):
-        rows = slice(offsets[b], offsets[b + 1])
-        times = batch.times[rows] - starts[b]
-        for c in range(batch.n_channels):
-            out[b, :, c] = np.interp(queries[b], times, values[rows, c])
-    return out
