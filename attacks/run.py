@@ -3,8 +3,8 @@
     python attacks/run.py [--seconds 480] [--seed 0] [--only NAME] [--publish]
 
 runs every attack in a process of its own (a crash is a failure, not the end), within ``--seconds``
-in all with what they take to start, from a seed; ends with 1 if anything failed. ``--publish`` writes results/faults.json and
-docs/faults.md.
+in all with what they take to start, from a seed; ends with 1 if anything failed. ``--publish``
+writes results/faults.json and docs/faults.md.
 """
 
 import argparse
