@@ -102,7 +102,7 @@ def naive(model: Any, sizes: tuple[int, ...]) -> list[dict[str, float]]:
         again = []
         for _ in range(3):
             before = time.perf_counter()
-            model.predictor_.numbers(batch)
+            model.predictor_.predict(batch)
             again.append(time.perf_counter() - before)
         stream = rf.Stream(model)
         stream.push(t, x)

@@ -41,7 +41,7 @@ def pieces(data: Path | None) -> rf.SeriesBatch:
 
 
 def row_of(model: Any, name: str, batch: rf.SeriesBatch, drop: float) -> dict[str, Any]:
-    found = model.predictor_.numbers(batch.drop_points(drop, SEED) if drop else batch)
+    found = model.predictor_.predict(batch.drop_points(drop, SEED) if drop else batch)
     error = np.abs(found["point"][:, 0] - np.asarray(batch.labels))
     return {
         "signals": name, "drop": drop, "series": len(batch), "median": float(np.median(error)),

@@ -7,7 +7,7 @@ from command import SMALL, fails, succeeds
 from roughformer.errors import InputError
 from roughformer.io import write_table
 from roughformer.runs.settings import parse_assignments
-from roughformer.train.metrics import classification_scores
+from roughformer.train.validation import classification_scores
 from small import make_sine
 
 

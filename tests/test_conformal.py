@@ -5,7 +5,7 @@ import pytest
 
 import roughformer as rf
 from roughformer.errors import InputError
-from roughformer.inference.conformal import conformal_bound
+from roughformer.inference.calibration import conformal_bound
 from small import make
 
 TINY = {"windows": 2, "depth": 1, "d_model": 8, "n_heads": 2, "epochs": 2, "random_state": 0,

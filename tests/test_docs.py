@@ -1,12 +1,14 @@
 """README and documentation: every Python block runs, in order, each page in one namespace."""
 
 import importlib.util
+import itertools
 import os
 import re
 import sys
 from pathlib import Path
 from unittest.mock import MagicMock
 
+import grimp
 import pytest
 
 import roughformer as rf
@@ -105,6 +107,16 @@ def test_pages_of_measurements_have_the_published_numbers(name):
     )
 
 
+def test_a_finding_that_its_numbers_no_longer_support_is_not_written():
+    findings = script("_findings")
+    words, numbers = (DOCS / "_findings.txt").read_text(), findings.numbers(findings.Tables())
+    findings.check_claims(words, numbers)
+    with pytest.raises(ValueError, match="no longer support 'It is faster"):
+        findings.check_claims(words, numbers | {"sine_ratio": "0.9"})
+    with pytest.raises(ValueError, match="no longer says 'It is faster"):
+        findings.check_claims(words.replace("It is faster", "It is slower"), numbers)
+
+
 def test_every_public_name_is_in_the_reference():
     page = (DOCS / "reference.md").read_text()
     names = [n for n in rf.__all__ if n not in ("__version__", "nn")]
@@ -113,3 +125,29 @@ def test_every_public_name_is_in_the_reference():
     assert "automodule:: roughformer.errors\n" in page
     missing = [n for n in names if n not in of_errors and f"roughformer.{n}\n" not in page]
     assert missing == []
+
+
+def test_the_drawing_of_the_architecture_is_that_of_the_import_graph():
+    architecture = script("_architecture")
+    picture = architecture.PICTURE.read_text()
+    assert picture == architecture.drawing(), "run: python docs/_architecture.py"
+    row_of = {name: i for i, row in enumerate(architecture.layers()) for name in row}
+    graph = grimp.build_graph("roughformer")
+    folders = {name.split(".")[1] for name in graph.find_children("roughformer")}
+    assert set(row_of) == folders - {"__main__"}
+    for above, below in itertools.permutations(row_of, 2):
+        if graph.direct_import_exists(
+            importer=f"roughformer.{above}", imported=f"roughformer.{below}", as_packages=True
+        ):
+            assert row_of[above] < row_of[below], f"{above} imports {below}"
+
+
+def test_the_places_that_the_architecture_names_are_there():
+    page = (DOCS / "architecture.md").read_text()
+    package = Path(rf.__file__).parent
+    for file in re.findall(r"`([a-z_]+/[\w/]+\.(?:py|h|cpp))`", page):
+        assert (package / file).exists(), f"architecture.md names {file}"
+    sources = "\n".join(file.read_text() for file in package.rglob("*.py"))
+    for name in re.findall(r"`([A-Za-z_]+)`", page):
+        known = re.search(rf"\b(def|class) {name}\b|\b{name}:|\b{name} =", sources)
+        assert known or (package / name).is_dir() or name in ("roughformer", "uncertainty"), name

@@ -12,6 +12,7 @@ from sklearn.ensemble import (
     HistGradientBoostingClassifier,
     HistGradientBoostingRegressor,
 )
+from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import Ridge, RidgeCV
 from sklearn.metrics import log_loss
 
@@ -175,7 +176,7 @@ def test_the_command_line_trains_predicts_evaluates_and_explains_with_the_defaul
     metrics = json.loads((run / "metrics.json").read_text())
     assert metrics["validation"]["accuracy"] > 0.8
     assert "majority class" in metrics["yardsticks"]
-    assert "Beside yardsticks" in (run / "report.html").read_text()
+    assert "Beside simple baselines" in (run / "report.html").read_text()
     for command in ("predict", "evaluate", "explain"):
         succeeds(command, run, data, "--threads", "1")
 
@@ -190,12 +191,52 @@ def test_summary_shows_the_yardsticks_and_a_verdict(fitted):
     assert "The model is not better than" in hopeless
 
 
+def test_a_network_is_shown_beside_simple_baselines_on_its_validation_part():
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(60, 30, 1)), rng.integers(0, 2, 60)
+    x[:, 0, 0] += 4.0 * y  # which boosting on summaries finds at once
+    network = {"recipe": "attention", "windows": 4, "epochs": 1, "random_state": 0}
+    model = rf.RFormerClassifier(**network).fit(x, y)
+    text = model.summary()
+    rows = ("validation scores", "majority class", "gradient boosting on summaries")
+    assert all(row in text for row in (*rows, "ridge on functionals"))
+    scores = model.predictor_.metadata["beside_baselines"]
+    held = model.validation_index_
+    assert scores["model"]["accuracy"] == pytest.approx(model.score(x[held], y[held]))
+    majority = np.bincount(y[np.setdiff1d(np.arange(60), held)]).argmax()
+    assert scores["majority class"]["accuracy"] == pytest.approx(np.mean(y[held] == majority))
+    scores["model"]["accuracy"] = 0.3
+    assert "The model is not better than the majority class" in model.summary()
+    numbers = rf.RFormerRegressor(**network).fit(x, np.stack([y + x[:, 1, 0], x[:, 2, 0]], axis=1))
+    assert set(numbers.predictor_.metadata["beside_baselines"]) == {
+        "model", "gradient boosting on summaries", "ridge on functionals", "mean",
+    }  # fmt: skip
+    without = rf.RFormerClassifier(**network, training={"baselines": False}).fit(x, y)
+    assert "majority class" not in without.summary()
+
+
+def test_a_network_that_overfits_is_told():
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(60, 20, 2)), rng.integers(0, 2, 60)
+    options = {"windows": 5, "epochs": 60, "validation": 0.5, "random_state": 0}
+    training = {"patience": None, "weight_decay": 0.0, "metric": "accuracy"}
+    model = rf.RFormerClassifier(recipe="attention", **options, training=training).fit(x, y)
+    assert "It overfits: on the series that it was trained on its accuracy is" in model.summary()
+
+
+def test_metric_and_resuming_do_not_choose_the_network(tmp_path):
+    x, y = waves(24)
+    training = {"metric": "accuracy", "resume": True, "baselines": False}
+    model = rf.RFormerClassifier(training=training, run_dir=tmp_path, random_state=0).fit(x, y)
+    assert isinstance(model.predictor_.model, SignatureEnsemble)
+
+
 def test_out_of_fold_probabilities_are_honest():
     # Labels are noise: whoever was shown them would be sure of himself.
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(80, 20, 1)), rng.integers(0, 2, 80)
     model = rf.RFormerClassifier(random_state=0).fit(x, y)
-    scores = model.predictor_.facts["out_of_fold"]["model"]
+    scores = model.predictor_.metadata["out_of_fold"]["model"]
     assert scores["accuracy"] < 0.7
     fresh, truth = rng.normal(size=(300, 20, 1)), rng.integers(0, 2, 300)
     assert log_loss(truth, model.predict_proba(fresh)) < 1.0
@@ -214,7 +255,7 @@ def test_a_group_that_is_left_out_is_not_known_from_the_others():
     y = np.arange(40) // 20
     x = rng.normal(size=(40, 20, 1)) + 0.5 * y[:, None, None]
     model = rf.RFormerClassifier(random_state=0).fit(x, y, groups=y)
-    scores = model.predictor_.facts["out_of_fold"]
+    scores = model.predictor_.metadata["out_of_fold"]
     assert all(row["accuracy"] <= 0.5 for name, row in scores.items() if name != "majority class")
 
 
@@ -296,7 +337,7 @@ def test_the_penalty_is_the_best_of_leave_one_out():
     y = x[:, :1] + rng.normal(size=(30, 1))
     z = x - x.mean(axis=0)
     gram = torch.from_numpy(z @ z.T + ensemble._CONSTANT**2)
-    found = ensemble._penalty(gram, torch.from_numpy(y - y.mean()))
+    _, found = ensemble._penalty(gram, torch.from_numpy(y - y.mean()), [])
     expected = RidgeCV(alphas=ensemble._PENALTIES).fit(x, y[:, 0]).alpha_
     assert found == pytest.approx(expected)
 
@@ -313,6 +354,69 @@ def test_ridge_of_many_series_is_close_to_ridge():
     held = folds[-1][1]
     assert np.isfinite(decision[held]).all()
     assert np.isnan(np.delete(decision, held, axis=0)).all()
+
+
+@pytest.mark.parametrize("groups", [None, np.arange(40) // 5])
+def test_kernel_ridge_is_that_of_scikit_learn(groups):
+    rng = np.random.default_rng(3)
+    z = rng.normal(size=(40, 3)).astype(np.float32)
+    y = np.sin(2 * z[:, :1]) + np.array([0.0, 5.0])
+    folds = ensemble._folds(None, 40, groups, 0)
+    part, left_out = ensemble._kernel(
+        torch.from_numpy(z), y, np.ones(40), folds, groups is not None, np.random.default_rng(0)
+    )
+    level = y.mean(axis=0)
+
+    def gaps(train, held, expected):
+        for penalty in ensemble._KERNEL_PENALTIES:
+            oracle = KernelRidge(alpha=penalty, kernel="rbf", gamma=float(part.rate))
+            yield np.abs(oracle.fit(z[train], y[train] - level).predict(z[held]) + level - expected)
+
+    every = np.arange(40)
+    found = [gap.max() for gap in gaps(every, every, part(torch.from_numpy(z)).numpy())]
+    assert min(found) < 1e-5
+    chosen = int(np.argmin(found))
+    for train, held in (
+        [(np.delete(every, i), every[[i]]) for i in every] if groups is None else folds
+    ):
+        assert list(gaps(train, held, left_out[held]))[chosen].max() < 1e-4
+
+
+def test_a_kernel_of_many_series_keeps_some_of_them(monkeypatch):
+    monkeypatch.setattr(ensemble, "_CENTRES", 50)
+    monkeypatch.setattr(ensemble, "_KERNEL_EXACT", 40)
+    rng = np.random.default_rng(4)
+    z = torch.from_numpy(rng.uniform(-1, 1, size=(120, 2)))
+    y = torch.sin(3 * z[:, :1]).numpy()
+    for groups in (None, np.arange(120) // 4):
+        folds = ensemble._folds(None, 120, groups, 0)
+        part, left_out = ensemble._kernel(z, y, np.ones(120), folds, groups is not None, rng)
+        assert part.centres.shape == (50, 2)
+        np.testing.assert_allclose(part(z), y, atol=0.1)
+        known = ~np.isnan(left_out[:, 0])
+        assert known.sum() == (120 if groups is None else 50)
+        np.testing.assert_allclose(left_out[known], y[known], atol=0.3)
+
+
+def test_a_blend_leaves_out_what_is_far_worse_however_small_the_errors():
+    rng = np.random.default_rng(5)
+    y = rng.normal(size=(300, 1))
+    noise = rng.normal(size=(3, 300, 1))
+    for size in (1.0, 1e-3):
+        parts = y + size * noise * np.array([0.05, 0.05, 1.0])[:, None, None]
+        weights = ensemble._blend_numbers(parts, y, np.ones(300))
+        np.testing.assert_allclose(weights, [0.5, 0.5, 0.0], atol=0.06)
+
+
+def test_a_saved_and_an_exported_regressor_are_the_same(tmp_path):
+    pytest.importorskip("onnxruntime")
+    x, _ = waves(40, 20)
+    model = rf.RFormerRegressor(random_state=0).fit(x, x[:, :, 1].std(axis=1))
+    assert "kernel ridge" in model.summary()
+    model.save(tmp_path / "model")
+    loaded = rf.RFormerRegressor.load(tmp_path / "model")
+    np.testing.assert_array_equal(model.predict(x), loaded.predict(x))
+    assert export_model(model.predictor_, tmp_path / "model.onnx").largest < 1e-6
 
 
 @pytest.mark.parametrize("outputs", [1, 2, 4])
@@ -362,7 +466,7 @@ def test_interval_quantiles_of_all_sizes(channels, n_cells):
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_the_encoder_says_the_same_of_ragged_and_of_padded_series():
     from roughformer.signatures.engine import pad
-    from roughformer.signatures.padded import observed
+    from roughformer.signatures.torch_backend import observed
 
     batch, _ = irregular(*waves(7))
     static = np.random.default_rng(0).normal(size=(7, 2))
@@ -489,12 +593,14 @@ def test_a_series_has_one_vector_that_tells_classes_apart(fitted, tmp_path):
     np.testing.assert_allclose(again.embed(x), vectors, atol=1e-6)
 
 
-@pytest.mark.parametrize("options", [{}, {"causal": True, "windows": 5}, {"n_estimators": 2}])
+@pytest.mark.parametrize(
+    "options", [{}, {"causal": True, "windows": 5}, {"training": {"n_estimators": 2}}]
+)
 def test_networks_have_vectors_of_series_too(options):
     x, y = waves(20)
     model = rf.RFormerClassifier(recipe="attention", epochs=1, **options).fit(x, y)
     vectors = model.embed(x)
-    width = model.predictor_.outputs.d_model * options.get("n_estimators", 1)
+    width = model.predictor_.outputs.d_model * (2 if "training" in options else 1)
     assert vectors.shape == (20, width)
     np.testing.assert_allclose(vectors[:1], model.embed(x[:1]), atol=1e-5)
 

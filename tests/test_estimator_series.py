@@ -115,8 +115,8 @@ def test_a_series_has_its_own_draw_of_dropped_points_wherever_the_batch_is_cut(o
     rates = batch.static[:, 0] / (2 * np.pi)
     model = make(RFormerRegressor, windows=4, epochs=1, d_model=8, n_heads=2, **options)
     predictor = model.fit(batch, rates).predictor_
-    whole = predictor.raw(batch, drop=0.5, seed=3)[0]
+    whole = predictor.forward(batch, drop=0.5, seed=3)[0]
     inputs = predictor.encoder.encode(batch[7:9], drop=0.5, seed=3, series=np.array([7, 8]))
     with torch.no_grad():
         assert torch.allclose(predictor.model(**inputs), whole[7:9], atol=1e-5)
-    assert predictor.raw(batch[:0])[0].shape == (0, *whole.shape[1:])
+    assert predictor.forward(batch[:0])[0].shape == (0, *whole.shape[1:])

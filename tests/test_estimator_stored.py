@@ -8,7 +8,7 @@ import pytest
 import roughformer as rf
 from roughformer.errors import CheckpointError
 from roughformer.estimators import RFormerClassifier, RFormerRegressor
-from roughformer.estimators.stored import from_plain, to_plain
+from roughformer.estimators.parameters import from_plain, to_plain
 from roughformer.tokens import SpectrumConfig
 from small import TINY, make, walks
 
@@ -118,7 +118,7 @@ def test_a_loaded_estimator_has_the_parameters_of_the_saved_one(kind, more, tmp_
 
 def test_parameters_that_cannot_be_read_are_an_error_of_the_checkpoint(tmp_path):
     model = make(RFormerRegressor, **TINY).fit(walks(), np.arange(24))
-    model.predictor_.facts["parameters"] = {"windows": {"$spiral": 3}}
+    model.predictor_.metadata["parameters"] = {"windows": {"$spiral": 3}}
     model.predictor_.save(tmp_path / "model")
     with pytest.raises(CheckpointError, match=r"unknown kind '\$spiral'"):
         RFormerRegressor.load(tmp_path / "model")

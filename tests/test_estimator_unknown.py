@@ -7,7 +7,7 @@ import torch
 import roughformer as rf
 from roughformer.errors import InputError
 from roughformer.estimators import RFormerClassifier, RFormerRegressor
-from roughformer.estimators.aims import class_counts
+from roughformer.estimators.fitting import class_counts
 from roughformer.inference.targets import ClassTargets, check_numbers, known_labels
 from small import TINY, make, walks
 
@@ -90,7 +90,7 @@ def test_a_training_part_without_any_label_does_no_harm():
             X, y, groups=groups
         )
         assert np.isfinite(model.predict_proba(X)).all()
-        trained_on.add(model.predictor_.facts["trained_on"])
+        trained_on.add(model.predictor_.metadata["trained_on"])
     assert trained_on == {1, 29}  # with labels, and without any
 
 

@@ -20,7 +20,7 @@ def test_no_group_is_on_both_sides(kind, seed):
     inside = np.setdiff1d(np.arange(24), held)
     assert 0 < len(held) < 24
     assert not set(groups[held]) & set(groups[inside])
-    assert model.predictor_.facts["trained_on"] == len(inside)
+    assert model.predictor_.metadata["trained_on"] == len(inside)
 
 
 def test_groups_that_are_none():
@@ -32,7 +32,7 @@ def test_groups_that_are_none():
 def test_validation_data_keeps_all_series_for_training():
     held = (walks(8, seed=5), np.arange(8.0), np.arange(16.0))
     model = make(RFormerRegressor, **TINY).fit(walks(), np.arange(24), validation_data=held)
-    assert model.predictor_.facts["trained_on"] == 24
+    assert model.predictor_.metadata["trained_on"] == 24
     assert len(model.validation_index_) == 0
     best = min(record["valid_metric"] for record in model.history_)
     error = model.predict(held[0], held[2]) - held[1]
@@ -45,7 +45,7 @@ def test_validation_data_keeps_all_series_for_training():
 @pytest.mark.parametrize("kind", [RFormerClassifier, RFormerRegressor])
 def test_without_validation_everything_is_trained_on(kind):
     model = make(kind, **TINY, validation=0.0).fit(walks(), np.arange(24) % 2)
-    assert model.predictor_.facts["trained_on"] == 24
+    assert model.predictor_.metadata["trained_on"] == 24
     assert model.predictor_.calibration == 1.0
     one = make(kind, **TINY).fit(walks(1), [1])
     assert one.predict(walks(1)).shape == (1,)

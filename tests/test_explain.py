@@ -7,7 +7,7 @@ import torch
 import roughformer as rf
 from roughformer.errors import InputError
 from roughformer.estimators import RFormerClassifier, RFormerRegressor
-from roughformer.inference.explain import explain
+from roughformer.inference.explanation import explain
 from roughformer.tokens import TokenConfig, Tokenizer
 from roughformer.tokens.config import SpectrumConfig
 from small import make
@@ -152,8 +152,8 @@ def test_a_series_is_explained_alone_as_in_company(causal_ragged):
 def test_cutting_the_work_into_small_calls_changes_nothing(causal_ragged, monkeypatch):
     model, series = causal_ragged
     at_once = model.explain(series)
-    monkeypatch.setattr("roughformer.inference.explain._NUMBERS_AT_ONCE", 1)
-    monkeypatch.setattr("roughformer.inference.explain._SERIES_AT_ONCE", 5)
+    monkeypatch.setattr("roughformer.inference.explanation._NUMBERS_AT_ONCE", 1)
+    monkeypatch.setattr("roughformer.inference.explanation._SERIES_AT_ONCE", 5)
     for one, other in zip(at_once[:6], model.explain(series[:6]), strict=True):
         np.testing.assert_allclose(one.windows, other.windows, atol=1e-4)
         assert one.words == pytest.approx(other.words, abs=1e-4)
@@ -240,7 +240,7 @@ def test_a_window_hides_the_spectra_that_lie_in_it_by_half(rates):
         spectra[:, hidden] = 0
         with torch.no_grad():
             output = predictor.model(**(inputs | {"spectra": spectra}))
-        after = predictor.in_world(output)["point"][0, 0]
+        after = predictor.to_target_units(output)["point"][0, 0]
         assert e.windows[window] == pytest.approx(e.value - after, abs=1e-5)
 
 

@@ -218,7 +218,7 @@ def test_label_smoothing_is_for_classes():
 
 def test_a_model_with_parameters_of_an_older_version_is_refused_in_words(tmp_path):
     model = rf.RFormerClassifier(**SMALL).fit(walks(), Y)
-    model.predictor_.facts["parameters"] = {"clock": 3, "epochs": 1}
+    model.predictor_.metadata["parameters"] = {"clock": 3, "epochs": 1}
     model.predictor_.save(tmp_path / "old")
     with pytest.raises(rf.CheckpointError, match="there is no parameter clock any more"):
         rf.RFormerClassifier.load(tmp_path / "old")

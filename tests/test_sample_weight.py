@@ -7,10 +7,10 @@ import torch
 import roughformer as rf
 from roughformer.errors import InputError
 from roughformer.estimators import RFormerClassifier, RFormerRegressor
-from roughformer.estimators.aims import class_counts
+from roughformer.estimators.fitting import class_counts
 from roughformer.inference.calibration import fit_deviation_factor, fit_temperature
 from roughformer.model.outputs import OutputConfig, loss_of
-from roughformer.train.metrics import classification_scores, regression_scores
+from roughformer.train.validation import classification_scores, regression_scores
 from small import TINY, make, walks
 
 X = walks()

@@ -35,7 +35,7 @@ def rows_of(answers: Answers) -> np.ndarray:
 
 def offline(model: rf.Predictor, batch: rf.SeriesBatch) -> np.ndarray:
     """Of the last window of each series."""
-    output, mask = model.raw(batch)
+    output, mask = model.forward(batch)
     return rows_of(answers_of(model, model.at_last_window(output, mask)))
 
 
@@ -84,7 +84,7 @@ def worst_difference(model: rf.Predictor, batch: rf.SeriesBatch, seed: int) -> f
             blob = streams.snapshot(order)
             streams = rf.StreamBatch(model, n)
             streams.restore(order, blob)
-    output, mask = model.raw(batch)
+    output, mask = model.forward(batch)
     edges = model.window_edges(batch)
     for b in range(n):
         expected = rows_of(answers_of(model, output[b]))

@@ -16,8 +16,13 @@ from roughformer.errors import CheckpointError, InputError
 from roughformer.estimators import RFormerClassifier, RFormerRegressor
 from roughformer.train.data import join
 from roughformer.train.loop import rate_factor, read_log
-from roughformer.train.metrics import better, classification_scores, regression_scores
-from roughformer.train.split import fold_validation, split_validation
+from roughformer.train.validation import (
+    better,
+    classification_scores,
+    fold_validation,
+    regression_scores,
+    split_validation,
+)
 from roughformer.util.checkpoint import load_checkpoint
 from small import make, make_sine
 
@@ -141,7 +146,7 @@ def test_a_training_killed_at_random_times_ends_with_the_same_weights(tmp_path):
             finished = b"done" in out
     # In a process of its own, too: with another number of threads sums have another order.
     whole = tmp_path / "whole"
-    command = [sys.executable, str(script), str(whole)]
+    command = [sys.executable, str(script), str(whole), str(series)]
     subprocess.run(command, env=environment, check=True, capture_output=True)
     found = [load_checkpoint(one / "model").tensors["model"] for one in (whole, run)]
     assert same(*found)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from distributed_cases import classes, series
 
-from roughformer.estimators.automatic import token_config
+from roughformer.estimators.defaults import token_config
 from roughformer.tokens import Tokenizer
 from roughformer.train.config import TrainConfig
 from roughformer.train.data import BatchSource, Source, share_of, shares

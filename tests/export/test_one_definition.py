@@ -97,7 +97,7 @@ def test_rounding_of_channels_that_return_is_not_scaled_up(case):
 def check_one_definition(model, batch, options):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", rf.UnobservedWarning)
-        want, mask = model.raw(batch)
+        want, mask = model.forward(batch)
     inputs = {name: torch.from_numpy(x) for name, x in padded(batch).items()}
     if options["static"]:
         inputs["static"] = torch.tensor(batch.static)

@@ -37,7 +37,7 @@ def step_inputs(graph, batch, first, points, state):
     return padded_inputs(graph, batch, points=points, first=first) | {"state": state}
 
 
-@pytest.mark.filterwarnings("ignore::roughformer.series._fill.UnobservedWarning")
+@pytest.mark.filterwarnings("ignore::roughformer.UnobservedWarning")
 @pytest.mark.parametrize("case", CASES)
 def test_step_by_step_is_the_whole_series(case):
     model = streamed_predictor(**CASES[case])

@@ -44,7 +44,7 @@ def test_it_is_trained_once_and_then_taken_from_the_cache(rate_model, tmp_path, 
     assert trained == [{"threads": 1}]
     assert "about a minute" in said[0]
     assert str(first) in said[1]
-    assert Predictor.load(first).facts["data"] == {"target": "heart rate"}
+    assert Predictor.load(first).metadata["data"] == {"target": "heart rate"}
     # What is damaged is made anew.
     weights = first / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1])

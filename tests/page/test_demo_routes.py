@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from pages import Served
 
-from roughformer.inference.explain import explain
+from roughformer.inference.explanation import explain
 from roughformer.serve import demo
 from roughformer.serve.demo import load_recording
 from roughformer.serve.pulse import make_pulse

@@ -189,7 +189,7 @@ def _write_report(
     figures += [
         (
             "A forecast of the last part from the part before it.",
-            plot_forecast(batch, backtest, int(i)),
+            plot_forecast(backtest, batch, int(i)),
         )
         for i in shown
         if count[i]

@@ -1,16 +1,14 @@
 """scikit-learn style estimators of irregular series."""
 
 from roughformer.errors import InputError
-from roughformer.estimators.base import TrainedEstimator
 from roughformer.estimators.classifier import TrainedClassifier
-from roughformer.estimators.documented import documented
+from roughformer.estimators.fitting import TrainedEstimator
 from roughformer.estimators.forecaster import RFormerForecaster
-from roughformer.estimators.models import ModelConfig, ModelGroup, RateModelConfig
-from roughformer.estimators.rates import RateRegressor
+from roughformer.estimators.parameters import ModelConfig, ModelGroup, RateModelConfig, documented
 from roughformer.estimators.regressor import TrainedRegressor
-from roughformer.estimators.rformer import RFormerClassifier, RFormerRegressor
+from roughformer.estimators.rformer import RateRegressor, RFormerClassifier, RFormerRegressor
 from roughformer.estimators.transformer import SignatureTransformer
-from roughformer.inference.registry import get_model
+from roughformer.inference import get_model
 
 __all__ = [
     "ModelConfig",

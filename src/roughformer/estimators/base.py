@@ -1,125 +1,114 @@
-"""What the classifier and the regressor share when they are fitted."""
+"""What a fitted estimator does whatever its task: run, explain, save, load."""
 
-import inspect
 import os
-import threading
-import warnings
+from abc import abstractmethod
 from collections.abc import Mapping
-from importlib.metadata import version
-from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, Literal, Self
 
-import numpy as np
-import numpy.typing as npt
-import torch
-from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from roughformer.errors import InputError
-from roughformer.estimators.aims import any_known, at_targets, class_counts, is_known, weights_at
-from roughformer.estimators.fitted import FittedEstimator
-from roughformer.estimators.inputs import aligned, series_to_fit
-from roughformer.estimators.key import training_key
-from roughformer.estimators.parts import Part, Series, held_series, parts_of
-from roughformer.estimators.plan import Plan, Requested, plan_of
-from roughformer.estimators.stored_plan import planned_on
-from roughformer.inference.predictor import Predictor, committee_of
-from roughformer.inference.registry import least_scale_of
-from roughformer.inference.targets import check_weights
-from roughformer.series import is_table
-from roughformer.store import StoredSeries
-from roughformer.tokens import TokenConfig, Tokenizer
-from roughformer.train import (
-    Callback,
-    Inputs,
-    TrainConfig,
-    TrainingData,
-    check_metric,
-    current_process_group,
-    join,
-    source_of,
-    tensors,
-    train,
+from roughformer.errors import CheckpointError, InputError
+from roughformer.estimators.inputs import aligned, as_series
+from roughformer.estimators.parameters import (
+    GroupedParameters,
+    documented,
+    from_plain,
+    preset,
+    to_plain,
 )
+from roughformer.estimators.summary import summary_of
+from roughformer.inference import Explanation, Predictor, explain, model_name
+from roughformer.series import SeriesBatch
 from roughformer.util.threads import using_threads
 
-__all__ = ["TrainedEstimator", "TrainingSet"]
-
-_FOR_SCALING = 4096  # series that statistics are taken from
-# torch draws from one generator for the whole process: fits in several threads take turns.
-_ONE_GENERATOR = threading.RLock()
+__all__ = ["FittedEstimator"]
 
 
-class TrainingSet(NamedTuple):
-    """Series with their targets, weights and groups; ``used`` are their numbers among those that
-    the user gave.
-    """
+@documented
+class FittedEstimator(GroupedParameters):
+    """An estimator around a ``predictor_``, which fitting or loading gives it."""
 
-    batch: Series
-    target: Tensor
-    weight: Tensor | None
-    groups: Any
-    used: npt.NDArray[np.int64]
-
-
-class TrainedEstimator(FittedEstimator):
-    """An estimator that the training loop fits, whatever its model and its task."""
-
-    # Parameters; an estimator that does not have one of them has this value.
-    causal: Any = False
-    static: Any = ()
-    _rate_like = False  # whether targets are rates, per unit of time
-
-    # For the member that is being trained:
-    _weight: Tensor | None  # of the classes (K,)
-    _held_weight: Tensor | None  # of the series of its validation part
-    validation_index_: npt.NDArray[np.int64]  # numbers of the series held out of those given
-
-    # What a kind of estimator may change.
-
-    def _at_targets(
-        self, output: Tensor, aim: Tensor, valid: tuple[Inputs, Tensor] | None
-    ) -> tuple[Tensor, Tensor]:
-        inputs = {} if valid is None else valid[0]
-        axes = self._axes_per_series
-        return at_targets(output, aim, inputs, causal=bool(self.causal), per_series=axes)
-
-    def _weights_at(self, aim: Tensor, valid: tuple[Inputs, Tensor] | None) -> Tensor | None:
-        """Weights of what ``_at_targets`` gives."""
-        if self._held_weight is None:
-            return None
-        inputs, axes = {} if valid is None else valid[0], self._axes_per_series
-        causal = bool(self.causal)
-        return weights_at(self._held_weight, aim, inputs, causal=causal, per_series=axes)
-
-    @property
-    def _axes_per_series(self) -> int:
-        """Axes of targets of which each series has one; those of each window have one more."""
-        return 1 if self.task == "classification" else 2
+    kind: ClassVar[str]  # of the model, as ``roughformer.inference.registry`` names it
+    other_kinds: ClassVar[tuple[str, ...]] = ()  # that the estimator may choose instead
+    task: Literal["classification", "regression"]
+    n_jobs: Any
+    predictor_: Predictor
+    history_: list[dict[str, Any]]  # one record an epoch; empty when loaded
 
     @classmethod
-    def checked_metric(cls, name: str) -> str:
-        """Check the name of a metric.
+    def from_preset(cls, name: str, **changes: Any) -> Self:
+        """Make an estimator with the parameters of a preset.
+
+        Parameters
+        ----------
+        name : {"default", "paper"}
+            "paper" has the paper's own choices, for its sine task (classifier) or for heart rate
+            (regressor): 75 windows, learning rate 1e-3, time as the only lift; depth 2 and both
+            views for sines, depth 4 and the local view for heart rate.
+        **changes
+            Parameters that differ from the preset. Options of groups may be given by their own
+            names: ``clock=8`` is ``tokens__clock=8``.
+
+        Returns
+        -------
+        estimator
+            Not fitted.
+        """
+        return cls.from_settings(cls.preset_settings(name) | cls.settings(changes))
+
+    @classmethod
+    def preset_settings(cls, name: str) -> dict[str, Any]:
+        """Look up the settings of a preset that differ from the defaults.
 
         Parameters
         ----------
         name : str
-            A metric, or "auto".
+            Name of the preset.
 
         Returns
         -------
-        str
-            With "auto" resolved.
+        dict
         """
-        return check_metric(name, cls.task)
+        settings = preset(name, cls.task)
+        if settings and cls.kind != "rformer":
+            raise InputError(
+                f"the preset {name!r} is RFormer's; {cls.__name__} has its defaults only"
+            )
+        return cls.settings(settings)
 
-    def _rate_unit(self) -> float | None:
-        """Turns per unit of time of a target of 1, if targets are rates."""
-        return None
+    @abstractmethod
+    def _readable(self, output: Tensor) -> Any:
+        """Outputs of the model as its user reads them."""
 
-    # Fitting
+    def __sklearn_tags__(self) -> Any:
+        """What scikit-learn may expect: missing values, and arrays ``(B, L)`` and ``(B, L, C)``."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.two_d_array = True
+        tags.input_tags.three_d_array = True
+        return tags
 
-    def _fit(
+    def _series(
+        self,
+        x: Any,
+        times: Any,
+        lengths: Any,
+        layout: str | None = None,
+        columns: Mapping[str, Any] | None = None,
+    ) -> SeriesBatch:
+        check_is_fitted(self, "predictor_")
+        encoder = self.predictor_.encoder
+        known = {
+            "channels": encoder.channels,
+            "static": tuple(getattr(encoder, "config", encoder).static),
+        } | self.predictor_.metadata.get("data", {})
+        return as_series(
+            x, times, lengths, layout=layout, columns=columns, n_channels=self.n_features_in_,
+            known=known,
+        )  # fmt: skip
+
+    def _labelled(
         self,
         x: Any,
         y: Any,
@@ -127,290 +116,183 @@ class TrainedEstimator(FittedEstimator):
         lengths: Any,
         layout: str | None,
         columns: Mapping[str, Any] | None,
-        groups: Any,
-        validation_data: Any,
-        sample_weight: Any = None,
-    ) -> Self:
-        if not isinstance(self.causal, bool | np.bool_):
-            raise InputError(f"causal must be True or False, got {self.causal!r}")
-        if is_table(x) and self.static:
-            columns = {"static": self.static} | dict(columns or {})
-        batch: Series
-        about: dict[str, Any] = {}
-        if isinstance(x, StoredSeries):
-            if columns is not None or layout is not None:
-                raise InputError("columns= and layout= are for tables and arrays, not for a store")
-            batch = x
-        else:
-            batch, about = series_to_fit(x, y, times, lengths, layout, columns)
-        if len(batch) == 0:
-            raise InputError("there is nothing to learn from: no series were given")
-        if y is None:
-            if batch.labels is None:
-                raise InputError(
-                    f"{type(self).__name__} requires y to be passed, but the target y is None; "
-                    "give y, or series with labels"
-                )
-            y = batch.labels
-        y, groups = aligned(y, batch), aligned(groups, batch, "groups")
-        target = self._encode_targets(y, len(batch))
-        n = len(batch)
-        weight, used = None, np.arange(n)
-        if sample_weight is not None:
-            weight = check_weights(aligned(sample_weight, batch, "sample_weight"), n)
-            # A series of weight 0 is as good as not there.
-            used = np.flatnonzero(weight > 0)
-            batch = batch.part(used) if isinstance(batch, StoredSeries) else batch[used]
-            target, weight = target[torch.from_numpy(used)], weight[torch.from_numpy(used)]
-            groups = None if groups is None else _some(groups, used, n)
-        self._warn_of_little(batch)
-        seed = current_process_group().same(
-            int(check_random_state(self.random_state).randint(2**31 - 1))
-        )
-        data = TrainingSet(batch, target, weight, groups, used)
-        with using_threads(self.n_jobs):
-            self._learn(data, None if validation_data is None else (validation_data, about), seed)
-        if about:
-            self.predictor_.facts["data"] = about
-        self.n_features_in_ = batch.n_channels
-        run_dir = self._run_directory()
-        if run_dir is not None:
-            current_process_group().once(lambda: self.save(run_dir / "model"))
-        return self
+    ) -> tuple[SeriesBatch, Any]:
+        """Series and their targets; ``y=None``: those that the series have as labels."""
+        batch = self._series(x, times, lengths, layout, columns)
+        if y is None and batch.labels is None:
+            raise InputError("score needs y, or series with labels")
+        return batch, batch.labels if y is None else aligned(y, batch)
 
-    def _learn(
-        self, data: TrainingSet, validation: tuple[Any, dict[str, Any]] | None, seed: int
-    ) -> None:
-        """Train the network, or several; ``validation``: series of the user's, and what is known
-        of the training data.
-        """
-        batch, target, weight, groups, used = data
-        run_dir = self._run_directory()
-        if validation is None:
-            parts = self._parts(batch, target, weight, groups, seed)
-            self.validation_index_ = used[self.validation_index_]
-        else:
-            outside, outside_y = held_series(
-                validation[0], self._train_config.n_estimators, validation[1]
-            )
-            aim = self._aim(outside_y, len(outside))
-            parts = [((batch, target, weight), (outside, aim, None))]
-            self.validation_index_ = np.zeros(0, dtype=np.int64)
-        # Members answer as one, so they share what goes in and the scale of what comes out.
-        shared = parts[0][0] if len(parts) == 1 else (batch, target, weight)
-        plan = self._plan(*shared[:2])
-        self._check_windows(plan, batch, target)
-        if validation is not None:
-            self._check_windows(plan, *parts[0][1][:2])
-        self._fit_targets(shared[1], plan.model)
-        found = []
-        for number, (part, held) in enumerate(parts):
-            where, config = run_dir, plan.train
-            if len(parts) > 1:
-                where = None if run_dir is None else run_dir / f"member-{number + 1}"
-                told = tuple(_of_member(number + 1, call) for call in config.callbacks)
-                config = config.model_copy(update={"callbacks": told})
-            config = config.model_copy(update={"seed": seed + number})
-            with _ONE_GENERATOR, torch.random.fork_rng():
-                torch.manual_seed(seed + number)
-                found.append(self._train(plan, config, part, held, where))
-        self.member_histories_ = [history for _, history in found]
-        self.history_ = self.member_histories_[0]
-        self.predictor_ = committee_of([predictor for predictor, _ in found])
-
-    def _run_directory(self) -> Path | None:
-        if self.run_dir is None:
-            return None
-        if not isinstance(self.run_dir, str | os.PathLike):
-            raise InputError(f"run_dir must be the path of a directory, got {self.run_dir!r}")
-        return Path(self.run_dir)
-
-    def _parts(
-        self, batch: Series, target: Tensor, weight: Tensor | None, groups: Any, seed: int
-    ) -> list[tuple[Part, Part]]:
-        """Training and validation part of each member."""
-        classes: npt.NDArray[np.int64] | None = target.numpy()
-        if self.task != "classification" or target.dim() > 1:
-            # Series of which something is known give their share, as a class would.
-            some = is_known(target).flatten(1).any(dim=1).long()
-            classes = some.numpy() if 0 < int(some.sum()) < len(some) else None
-        parts, self.validation_index_ = parts_of(
-            batch,
-            target,
-            weight,
-            count=self._train_config.n_estimators,
-            fraction=self.validation,
-            seed=seed,
-            classes=classes,
-            groups=groups,
-        )
-        return parts
-
-    def _check_windows(self, plan: Plan, batch: Series, target: Tensor) -> None:
-        """Targets of each window must be as many as the windows, and stay with them."""
-        if target.dim() == self._axes_per_series:
-            return
-        most = plan.encoder.n_positions(batch)
-        if target.shape[1] != most:
-            raise InputError(
-                f"there are targets for {target.shape[1]} windows, but the series with most "
-                f"windows has {most}"
-            )
-        if getattr(plan.encoder, "tokens_are_samples", False) and plan.train.drop[1] > 0:
-            raise InputError(
-                "targets of each sample cannot be used while samples are dropped; set drop=0"
-            )
-        rule = plan.encoder.config.rule.rule if isinstance(plan.encoder, Tokenizer) else "points"
-        if plan.train.warp > 0 and rule not in ("count", "points"):
-            how = "a duration" if rule == "duration" else "cut times"
-            raise InputError(
-                f"warp moves the series but not windows by {how}, so targets of each window would "
-                "be those of other times; set warp=0, or give windows by count"
-            )
-
-    def _plan(self, batch: Series, target: Tensor) -> Plan:
-        """Encoder and configurations, from the options and the training series."""
-        series, tokenizer = planned_on(batch, self._changed_tokens(), self.kind)
-        return plan_of(
-            Requested(
-                tokens=self._token_options(),
-                model=self.groups["model"](**self._options("model")),
-                causal=bool(self.causal),
-            ),
-            self.kind,
-            series,
-            target,
-            train=self._train_config,
-            output={"task": self.task} | self._output_options(target),
-            rate_unit=self._rate_unit(),
-            tokenizer=tokenizer,
-        )
-
-    @property
-    def _train_config(self) -> TrainConfig:
-        return TrainConfig(**self._options("training"), device=self.device)
-
-    def _token_options(self) -> dict[str, Any]:
-        """Options of the tokens, "auto" where the series decide."""
-        found = {"static": self.static}
-        if "tokens" not in self.groups:
-            return found
-        usual = {name: self._usual("tokens", name) for name in TokenConfig.options()}
-        return usual | found | self._options("tokens")
-
-    def _changed_tokens(self) -> list[str]:
-        """Options of the tokens that are not as usual."""
-        found = self._changed("tokens") if "tokens" in self.groups else []
-        usual = inspect.signature(type(self)).parameters
-        others = [name for name in ("static", "causal") if name in usual]
-        return found + [n for n in others if repr(getattr(self, n)) != repr(usual[n].default)]
-
-    def _warn_of_little(self, batch: Series) -> None:
-        """Say in words what goes through but can hardly be meant."""
-        classes = getattr(self, "classes_", None) if self.task == "classification" else None
-        text = ""
-        if len(batch) == 1:
-            text = "there is one series only: a model can do little more than learn it by heart"
-        elif classes is not None and len(classes) == 1:
-            text = f"all labels are {classes.tolist()[0]!r}: the model will always answer that"
-        if text:
-            warnings.warn(text, UserWarning, stacklevel=4)
-
-    def _train(
-        self, plan: Plan, config: TrainConfig, part: Part, held: Part, run_dir: Path | None
-    ) -> tuple[Predictor, list[dict[str, Any]]]:
-        """One model, trained and calibrated, and the record of its training."""
-        (series, target, weight), (held_series, held_target, held_weight) = part, held
-        encoder = plan.encoder
-        model = plan.kind.model(plan.model)
-        metric = self.checked_metric(config.metric)
-        source = source_of(
-            encoder, series, target, config, readers=config.readers, weight=weight,
-            rate_like=self._rate_like, to_target=self._to_loss, threads=1,
-        )  # fmt: skip
-        inputs = source.sample(_FOR_SCALING)
-        model.fit_scaling(inputs | least_scale_of(encoder, inputs))
-        self._weight, self._held_weight = self._class_weight(target, weight), None
-        if self.task == "classification":
-            counts = class_counts(target, plan.model.n_outputs, weight)
-            frequency = counts if self._weight is None else counts * self._weight
-            if frequency.sum() > 0:
-                model.fit_prior(frequency / frequency.sum())
-        valid = None
-        if len(held_series):
-            valid = self._validation_inputs(encoder, held_series, held_target, config)
-            if held_weight is not None:
-                self._held_weight = held_weight.repeat(len(valid[1]) // len(held_series))
-            if not any_known(valid[1], valid[0], per_series=self._axes_per_series):
-                valid = None
-                warnings.warn(
-                    "no target of the validation part is known, so nothing can be validated: the "
-                    "weights of the last epoch are kept, without calibration; give "
-                    "validation_data with targets, or set validation=0",
-                    UserWarning,
-                    stacklevel=4,
-                )
-        predictor = Predictor(encoder, model, self._targets, facts=self._facts(series))
-        data = TrainingData(
-            source,
-            plan.model,
-            valid,
-            lambda output, aim: self._scores(predictor, output, aim, valid),
-            metric,
-            self._weight,
-            training_key(
-                series, target, held_series, held_target, config, encoder, plan.model,
-                *(part for part in (weight, held_weight) if part is not None),
-                repr((metric, getattr(self, "class_weight", None))),
-            ),
-            self._held_weight,
-        )  # fmt: skip
-        team = current_process_group()
-        if run_dir is not None:
-            team.once(lambda: run_dir.mkdir(parents=True, exist_ok=True))
-        try:
-            history = train(
-                model, data, config, run_dir=run_dir, resume=config.resume,
-                verbose=bool(self.verbose), tensorboard=config.tensorboard,
-            )  # fmt: skip
-        finally:
-            source.close()
-        if valid is not None:
-            predictor.calibration = team.once(lambda: self._calibrate(predictor, *valid))
-        return predictor, history
-
-    def _validation_inputs(
+    def _run(
         self,
-        encoder: Any,
-        held: Series,
-        target: Tensor,
-        config: TrainConfig,
-    ) -> tuple[Inputs, Tensor]:
-        """The validation part as the model will meet it: at several rates of dropping if it is
-        trained with dropping, each with a fixed seed.
+        what: str,
+        x: Any,
+        times: Any,
+        lengths: Any,
+        layout: str | None = None,
+        columns: Mapping[str, Any] | None = None,
+    ) -> Any:
+        batch = self._series(x, times, lengths, layout, columns)
+        with using_threads(self.n_jobs):
+            return getattr(self.predictor_, what)(batch)
+
+    def predict_windows(
+        self,
+        X: Any,
+        times: Any = None,
+        lengths: Any = None,
+        *,
+        layout: str | None = None,
+        columns: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Predict at the end of each window, with a causal model.
+
+        Parameters
+        ----------
+        {series}
+
+        Returns
+        -------
+        list of (ndarray (L,), ndarray (L, ...))
+            For each series the times of the window ends and the predictions there.
         """
-        if isinstance(held, StoredSeries):
-            if held.tokenizer == encoder and config.drop[1] == 0:
-                return tensors(held.inputs(slice(None))), self._to_loss(target)
-            held = held[:]
-        low, high = config.drop
-        rates = [0.0] if high == 0 else [low, (low + high) / 2, high]
-        found = [
-            encoder.encode(held, drop=r, seed=config.seed + 1 + i) for i, r in enumerate(rates)
-        ]
-        inputs = join(found)
-        return inputs, self._to_loss(target).repeat(len(rates), *[1] * (target.dim() - 1))
+        batch = self._series(X, times, lengths, layout, columns)
+        if not self.predictor_.outputs.causal:
+            raise InputError("only a causal model predicts at every window: fit with causal=True")
+        with using_threads(self.n_jobs):
+            output, _ = self.predictor_.forward(batch)
+        readable = self._readable(output)
+        ends = [edges[1:] for edges in self.predictor_.window_edges(batch)]
+        return [(end, readable[b, : len(end)]) for b, end in enumerate(ends)]
 
-    def _facts(self, part: Series) -> dict[str, Any]:
-        return {"roughformer": version("roughformer"), "trained_on": len(part), "task": self.task}
+    def embed(
+        self,
+        X: Any,
+        times: Any = None,
+        lengths: Any = None,
+        *,
+        layout: str | None = None,
+        columns: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Represent each series by one vector, for search, clustering or another model.
+
+        Parameters
+        ----------
+        {series}
+
+        Returns
+        -------
+        ndarray (B, E)
+            Principal components of the functionals (at most 64) for an ensemble; what the head
+            sees, at the last window, for a network.
+        """
+        return self._run("embed", X, times, lengths, layout, columns).numpy()
+
+    def explain(
+        self,
+        X: Any,
+        times: Any = None,
+        lengths: Any = None,
+        *,
+        layout: str | None = None,
+        columns: Mapping[str, Any] | None = None,
+        n_words: int | None = 20,
+        target: Any = None,
+    ) -> list[Explanation]:
+        """Explain which windows, channels and words drove each prediction.
+
+        Parameters
+        ----------
+        {series}
+        n_words : int or None, default 20
+            Number of words to tell; None: all.
+        target : label or int, optional
+            The class to explain (not given: the predicted one), or the index of a target of a
+            regression with several.
+
+        Returns
+        -------
+        list of Explanation
+            One for each series; see ``roughformer.inference.explanation``.
+        """
+        batch = self._series(X, times, lengths, layout, columns)
+        with using_threads(self.n_jobs):
+            return explain(self.predictor_, batch, n_words=n_words, target=target)
+
+    def summary(self) -> str:
+        """Describe the fitted model, and what it reached beside simple yardsticks.
+
+        Returns
+        -------
+        str
+            Several lines: what the model is made of and, of an ensemble, out-of-fold scores of the
+            model, of its parts alone and of the majority class or the mean.
+        """
+        check_is_fitted(self, "predictor_")
+        return summary_of(self.predictor_)
+
+    def save(self, directory: str | os.PathLike[str]) -> None:
+        """Save the trained model; ``load`` reads it, no pickle is involved.
+
+        Parameters
+        ----------
+        directory : path-like
+            Directory to write.
+        """
+        check_is_fitted(self, "predictor_")
+        _check_directory(directory)
+        given = self.get_params(deep=False)
+        del given["run_dir"]  # where a run was made is not the model's business
+        self.predictor_.metadata["parameters"] = to_plain(given)
+        self.predictor_.save(directory)
+
+    @classmethod
+    def load(cls, directory: str | os.PathLike[str], device: str = "cpu") -> Self:
+        """Load a fitted estimator.
+
+        Parameters
+        ----------
+        directory : path-like
+            Directory that ``save`` or a training run wrote.
+        device : str, default "cpu"
+            Where the model is to run.
+
+        Returns
+        -------
+        estimator
+            Fitted, with the parameters that it was saved with.
+        """
+        _check_directory(directory)
+        predictor = Predictor.load(directory, device)
+        if predictor.metadata.get("task") != cls.task:
+            raise InputError(
+                f"{os.fspath(directory)} holds a model for {predictor.metadata.get('task')}, "
+                f"not for {cls.task}"
+            )
+        kind = model_name(predictor.model)
+        if kind not in (cls.kind, *cls.other_kinds):
+            raise InputError(
+                f"{os.fspath(directory)} holds a model of the kind {kind!r}, and {cls.__name__} is "
+                f"for the kind {cls.kind!r}; load it with the estimator that saved it"
+            )
+        try:
+            known = cls().get_params(deep=False)
+            given = from_plain(predictor.metadata.get("parameters", {}), known, cls.groups)
+        except (AttributeError, TypeError, ValueError) as error:
+            raise CheckpointError(
+                f"{os.fspath(directory)} holds parameters that this version of roughformer cannot "
+                f"read: {error}"
+            ) from error
+        estimator = cls(**given)
+        estimator._adopt(predictor)
+        return estimator
+
+    def _adopt(self, predictor: Predictor) -> None:
+        self.predictor_ = predictor
+        self.n_features_in_ = len(predictor.encoder.channels)
+        self.history_ = []
 
 
-def _of_member(number: int, callback: Callback) -> Callback:
-    """A callback that also gets the number of the member."""
-    return lambda record: callback(record | {"member": number})
-
-
-def _some(groups: Any, used: npt.NDArray[np.int64], n: int) -> Any:
-    """The groups of the series that are used; what has another length is refused later."""
-    groups = np.asarray(groups)
-    return groups[used] if groups.shape == (n,) else groups
+def _check_directory(directory: Any) -> None:
+    if not isinstance(directory, str | os.PathLike):
+        raise InputError(f"the directory of a model must be a path, got {directory!r}")

@@ -12,18 +12,24 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from roughformer.errors import InputError
-from roughformer.estimators.aims import class_counts
-from roughformer.estimators.base import TrainedEstimator
-from roughformer.inference.calibration import fit_temperature
-from roughformer.inference.conformal import conformal_bound
-from roughformer.inference.predictor import Predictor
-from roughformer.inference.targets import ClassTargets, check_all_known, known_labels, share_equal
+from roughformer.estimators.fitting import TrainedEstimator, class_counts
+from roughformer.estimators.parameters import documented
+from roughformer.inference import (
+    ClassTargets,
+    Predictor,
+    check_all_known,
+    conformal_bound,
+    fit_temperature,
+    known_labels,
+    share_equal,
+)
 from roughformer.model.outputs import OutputConfig
 from roughformer.train import Inputs, classification_scores
 
 __all__ = ["TrainedClassifier"]
 
 
+@documented
 class TrainedClassifier(ClassifierMixin, TrainedEstimator):  # type: ignore[misc]
     """A classifier of series, whatever its model."""
 
@@ -47,25 +53,12 @@ class TrainedClassifier(ClassifierMixin, TrainedEstimator):  # type: ignore[misc
 
         Parameters
         ----------
-        X : SeriesBatch, array or list of arrays
-            Series: anything ``SeriesBatch.of`` takes.
+        {X}
         y : array-like (B,) or (B, L), optional
             Labels; a causal model also takes one for each window, where NaN, None, pandas.NA and
             masked entries are unknown and count nowhere. Not given: the labels of ``X``.
-        times : array-like, optional
-            Times of the samples; one unit apart if not given.
-        lengths : array-like of int, optional
-            Lengths of padded series.
-        layout : {"time_first", "channels_first"}, optional
-            Whether arrays are ``(B, L, C)`` or ``(B, C, L)``; if not given, time first where that
-            is no guess.
-        columns : mapping, optional
-            What the columns of a table mean, by the argument names of ``SeriesBatch.from_table``;
-            others are guessed, and ``predict`` reads tables in the same way.
-        groups : array-like (B,), optional
-            No group is both trained on and validated on.
-        validation_data : tuple, optional
-            ``(X, y)`` or ``(X, y, times)`` instead of a part of the training series.
+        {times}
+        {fit}
         sample_weight : array-like (B,), optional
             Weights of the series in the loss, the class prior and the validation scores. A series
             of weight 0 is left out.
@@ -91,17 +84,7 @@ class TrainedClassifier(ClassifierMixin, TrainedEstimator):  # type: ignore[misc
 
         Parameters
         ----------
-        X : SeriesBatch, array or list of arrays
-            Series: anything ``SeriesBatch.of`` takes.
-        times : array-like, optional
-            Times of the samples; one unit apart if not given.
-        lengths : array-like of int, optional
-            Lengths of padded series.
-        layout : {"time_first", "channels_first"}, optional
-            Whether arrays are ``(B, L, C)`` or ``(B, C, L)``; if not given, as in ``fit``, or time
-            first where that is no guess.
-        columns : mapping, optional
-            What the columns of a table mean, as in ``fit``; not given: what they meant there.
+        {series}
 
         Returns
         -------
@@ -126,17 +109,7 @@ class TrainedClassifier(ClassifierMixin, TrainedEstimator):  # type: ignore[misc
 
         Parameters
         ----------
-        X : SeriesBatch, array or list of arrays
-            Series: anything ``SeriesBatch.of`` takes.
-        times : array-like, optional
-            Times of the samples; one unit apart if not given.
-        lengths : array-like of int, optional
-            Lengths of padded series.
-        layout : {"time_first", "channels_first"}, optional
-            Whether arrays are ``(B, L, C)`` or ``(B, C, L)``; if not given, as in ``fit``, or time
-            first where that is no guess.
-        columns : mapping, optional
-            What the columns of a table mean, as in ``fit``; not given: what they meant there.
+        {series}
 
         Returns
         -------
@@ -166,15 +139,7 @@ class TrainedClassifier(ClassifierMixin, TrainedEstimator):  # type: ignore[misc
             Series that the model was not fitted to.
         y : array-like (B,), optional
             Their labels. Not given: the labels of ``X``.
-        times : array-like, optional
-            Times of the samples; one unit apart if not given.
-        lengths : array-like of int, optional
-            Lengths of padded series.
-        layout : {"time_first", "channels_first"}, optional
-            Whether arrays are ``(B, L, C)`` or ``(B, C, L)``; if not given, as in ``fit``, or time
-            first where that is no guess.
-        columns : mapping, optional
-            What the columns of a table mean, as in ``fit``; not given: what they meant there.
+        {reading}
 
         Returns
         -------
@@ -192,7 +157,7 @@ class TrainedClassifier(ClassifierMixin, TrainedEstimator):  # type: ignore[misc
         shares = self.predict_proba(batch)
         is_class = labels.reshape(-1)[:, None] == self.classes_[None]
         scores = 1 - np.where(is_class, shares, 0.0).sum(axis=1)
-        self.predictor_.facts["conformal"] = np.sort(scores).tolist()
+        self.predictor_.metadata["conformal"] = np.sort(scores).tolist()
         return self
 
     def predict_set(
@@ -211,19 +176,10 @@ class TrainedClassifier(ClassifierMixin, TrainedEstimator):  # type: ignore[misc
 
         Parameters
         ----------
-        X : SeriesBatch, array or list of arrays
-            Series: anything ``SeriesBatch.of`` takes.
-        times : array-like, optional
-            Times of the samples; one unit apart if not given.
-        lengths : array-like of int, optional
-            Lengths of padded series.
+        {timed}
         coverage : float, default 0.9
             Share of new series whose class the sets are to hold.
-        layout : {"time_first", "channels_first"}, optional
-            Whether arrays are ``(B, L, C)`` or ``(B, C, L)``; if not given, as in ``fit``, or time
-            first where that is no guess.
-        columns : mapping, optional
-            What the columns of a table mean, as in ``fit``; not given: what they meant there.
+        {layout}
 
         Returns
         -------
@@ -232,7 +188,7 @@ class TrainedClassifier(ClassifierMixin, TrainedEstimator):  # type: ignore[misc
             always is.
         """
         shares = self.predict_proba(X, times, lengths, layout=layout, columns=columns)
-        scores = self.predictor_.facts.get("conformal")
+        scores = self.predictor_.metadata.get("conformal")
         if scores is None:
             raise InputError("prediction sets need calibrate(X, y) with held-out series first")
         bound = conformal_bound(np.array(scores), coverage)
@@ -253,19 +209,10 @@ class TrainedClassifier(ClassifierMixin, TrainedEstimator):  # type: ignore[misc
 
         Parameters
         ----------
-        X : SeriesBatch, array or list of arrays
-            Series: anything ``SeriesBatch.of`` takes.
+        {X}
         y : array-like (B,), optional
             Labels. Not given: the labels of ``X``.
-        times : array-like, optional
-            Times of the samples; one unit apart if not given.
-        lengths : array-like of int, optional
-            Lengths of padded series.
-        layout : {"time_first", "channels_first"}, optional
-            Whether arrays are ``(B, L, C)`` or ``(B, C, L)``; if not given, as in ``fit``, or time
-            first where that is no guess.
-        columns : mapping, optional
-            What the columns of a table mean, as in ``fit``; not given: what they meant there.
+        {reading}
 
         Returns
         -------
@@ -349,10 +296,10 @@ class TrainedClassifier(ClassifierMixin, TrainedEstimator):  # type: ignore[misc
         return torch.tensor([float(wish.get(label, 1.0)) for label in self.classes_.tolist()])
 
     def _scores(
-        self, predictor: Predictor, output: Tensor, aim: Tensor, valid: tuple[Inputs, Tensor] | None
+        self, predictor: Predictor, output: Tensor, aim: Tensor, inputs: Inputs
     ) -> dict[str, float]:
-        weight = self._weights_at(aim, valid)
-        output, aim = self._at_targets(output, aim, valid)
+        weight = self._weights_at(aim, inputs)
+        output, aim = self._at_targets(output, aim, inputs)
         known = aim >= 0
         weight = None if weight is None else weight[known]
         output, aim = output[known], aim[known]
@@ -376,8 +323,8 @@ class TrainedClassifier(ClassifierMixin, TrainedEstimator):  # type: ignore[misc
         from roughformer.model.inference import run_model
 
         output = run_model(predictor.model, inputs, predictor.device)
-        weight = self._weights_at(aim, (inputs, aim))
-        return fit_temperature(*self._at_targets(output, aim, (inputs, aim)), self._weight, weight)
+        weight = self._weights_at(aim, inputs)
+        return fit_temperature(*self._at_targets(output, aim, inputs), self._weight, weight)
 
     def _readable(self, output: Tensor) -> npt.NDArray[np.float64]:
         found = (output / self.predictor_.calibration).double().softmax(dim=-1)

@@ -14,6 +14,7 @@ from roughformer.errors import InputError
 from roughformer.model.ensemble import (
     LINEAR_PARTS,
     EnsembleConfig,
+    KernelPart,
     PathFeatures,
     SignatureEnsemble,
     blendable,
@@ -36,6 +37,10 @@ _MANY = {"n_functionals": 1536, "n_features": 5000}  # for more series than that
 _BOOSTED = ("boosting", "rhythm")
 _EMBEDDING = 64  # principal components
 _TREES = 600  # of boosting, over all classes
+_CENTRES = 4000  # series that the kernel keeps
+_KERNEL_EXACT = 1000  # series that its width and penalty are chosen on
+_KERNEL_PENALTIES = np.logspace(-6, 1, 8)
+_KERNEL_RATES = (0.1, 0.3, 1.0, 3.0, 10.0)  # over the median squared distance
 _FEW_PER_CLASS = 20  # series of a class that boosting needs
 
 
@@ -79,7 +84,8 @@ def fit_ensemble(
     seen = _in_blocks(path.draw(cells[some], seed), cells, names)
     parts: dict[str, Floats] = {}
     linear, forests = {}, {}
-    directions = torch.zeros(0, path.size("ppv"))
+    directions = components = torch.zeros(0, path.size("ppv"))
+    kernel: KernelPart | None = None
     for name in names:
         if name in LINEAR_PARTS:
             fit = _ridge if n <= _DUAL else _ridge_of_many
@@ -91,7 +97,11 @@ def fit_ensemble(
             linear[name] = slope, level, x.mean(dim=0).numpy()
             if name == "ppv":
                 directions = _principal(x[some], torch.from_numpy(w)[some])
+                components = (x - x.mean(dim=0)).double() @ directions.double().T
             parts[name] = _softmax(decision) if classes else decision
+            continue
+        if name == "kernel":
+            kernel, parts[name] = _kernel(components, goal, w, folds, groups is not None, rng)
             continue
         first = len(encoder.usual) if name == "rhythm" else 0  # rhythms are behind the rest
         table = seen.pop(name, summary[:, first:]).numpy()
@@ -107,10 +117,13 @@ def fit_ensemble(
     config = EnsembleConfig(
         n_channels=len(encoder.channels), n_cells=encoder.n_cells, n_outputs=n_outputs, task=task,
         n_embedding=len(directions), parts=names,
+        n_centres=0 if kernel is None else len(kernel.centres),
         forests={name: forest.shape for name, forest in forests.items()}, **sizes,
     )  # fmt: skip
     model = SignatureEnsemble(config, path)
     model.directions.copy_(directions)
+    if kernel is not None:
+        model.kernel = kernel
     for name, state in linear.items():
         named = zip(("weight", "bias", "usual"), state, strict=True)
         model.linear[name].load_state_dict({key: torch.from_numpy(x) for key, x in named})
@@ -135,7 +148,7 @@ def _parts(y: Any, n: int, n_outputs: int, classes: bool, rhythm: bool) -> tuple
     """Which parts there is enough data for."""
     names = [*LINEAR_PARTS]
     if n >= 10:
-        names += ["intervals", "summary"]
+        names += ["intervals", "summary"] if classes else ["kernel", "intervals", "summary"]
     enough = n >= 200 and (not classes or (1 < n_outputs <= n / _FEW_PER_CLASS))
     if enough and (classes or n_outputs == 1):
         names.append("boosting")
@@ -211,23 +224,11 @@ def _ridge(
     level = weight @ aim / weight.sum()
     y = (aim - level) * root[:, None]
     gram = (x @ x.T).double() + _CONSTANT**2 * root[:, None] * root
-    if grouped and folds:
-        errors = []
-        for penalty in _PENALTIES if n <= _EXACT else _PENALTIES[::4]:
-            predicted = torch.full_like(y, torch.nan)
-            for train, held in folds:
-                a, b = torch.from_numpy(train), torch.from_numpy(held)
-                factor = _factor(gram[a][:, a], penalty)
-                predicted[b] = gram[b][:, a] @ torch.cholesky_solve(y[a], factor)
-            errors.append((float((y - predicted).square().mean()), float(penalty), predicted))
-        _, penalty, predicted = min(errors, key=lambda found: found[0])
-        coefficients = torch.cholesky_solve(y, _factor(gram, penalty))
-    else:
-        some = torch.from_numpy(np.sort(rng.permutation(n)[:_EXACT]))
-        penalty = _penalty(gram[some][:, some], y[some])
-        factor = _factor(gram, penalty)
-        coefficients = torch.cholesky_solve(y, factor)
-        predicted = y - coefficients / torch.cholesky_inverse(factor).diagonal()[:, None]
+    apart = folds if grouped else []
+    some = np.sort(rng.permutation(n)[:_EXACT])
+    part = torch.from_numpy(some)
+    _, penalty = _penalty(gram[part][:, part], y[part], _within(apart, some, n))
+    coefficients, predicted = _dual(gram, y, penalty, apart)
     slope = (x.T.double() @ coefficients).T / scale
     intercept = level - slope @ mean + _CONSTANT**2 * (root @ coefficients)
     decision = predicted / root[:, None] + level
@@ -245,16 +246,49 @@ def _principal(features: Tensor, w: Tensor) -> Tensor:
     return directions.T.div(scale).float()
 
 
-def _penalty(gram: Tensor, y: Tensor) -> float:
-    """The penalty with the least leave-one-out error."""
-    values, vectors = torch.linalg.eigh(gram)
-    rotated, squared = vectors.T @ y, vectors.square()
-    errors = []
-    for penalty in _PENALTIES:
-        inverse = 1 / (values.clamp(min=0) + penalty)
-        residual = (vectors @ (inverse[:, None] * rotated)) / (squared @ inverse)[:, None]
-        errors.append(float(residual.square().mean()))
-    return float(_PENALTIES[int(np.argmin(errors))])
+def _penalty(
+    gram: Tensor, y: Tensor, folds: Folds, penalties: Floats = _PENALTIES
+) -> tuple[float, float]:
+    """The least error of series left out (one at a time without folds), and its penalty."""
+    if folds:
+        found = (_by_folds(gram, y, penalty, folds) for penalty in penalties)
+        errors = [float((y - predicted).square().nanmean()) for predicted in found]
+    else:
+        errors = []
+        values, vectors = torch.linalg.eigh(gram)
+        rotated, squared = vectors.T @ y, vectors.square()
+        for penalty in penalties:
+            inverse = 1 / (values.clamp(min=0) + penalty)
+            residual = (vectors @ (inverse[:, None] * rotated)) / (squared @ inverse)[:, None]
+            errors.append(float(residual.square().mean()))
+    best = int(np.argmin(errors))
+    return errors[best], float(penalties[best])
+
+
+def _dual(gram: Tensor, y: Tensor, penalty: float, folds: Folds) -> tuple[Tensor, Tensor]:
+    """Coefficients of the series, and predictions for those left out."""
+    factor = _factor(gram, penalty)
+    coefficients = torch.cholesky_solve(y, factor)
+    if folds:
+        return coefficients, _by_folds(gram, y, penalty, folds)
+    return coefficients, y - coefficients / torch.cholesky_inverse(factor).diagonal()[:, None]
+
+
+def _by_folds(gram: Tensor, y: Tensor, penalty: float, folds: Folds) -> Tensor:
+    """Predictions for the series of each fold by the others; NaN for a series of none."""
+    predicted = torch.full_like(y, torch.nan)
+    for train, held in folds:
+        a, b = torch.from_numpy(train), torch.from_numpy(held)
+        factor = _factor(gram[a][:, a], penalty)
+        predicted[b] = gram[b][:, a] @ torch.cholesky_solve(y[a], factor)
+    return predicted
+
+
+def _within(folds: Folds, some: Ints, n: int) -> Folds:
+    """Folds of n series as places among ``some`` of them."""
+    place = np.full(n, -1)
+    place[some] = np.arange(len(some))
+    return [(place[a][place[a] >= 0], place[b][place[b] >= 0]) for a, b in folds]
 
 
 def _factor(gram: Tensor, penalty: float) -> Tensor:
@@ -297,6 +331,48 @@ def _ridge_of_many(
     decision = np.full((len(x), goal.shape[1]), np.nan)
     decision[folds[-1][1]] = (best[2] + level).numpy()
     return (slope.numpy(), (intercept - slope @ mean).numpy()), decision
+
+
+def _kernel(
+    components: Tensor, goal: Floats, w: Floats, folds: Folds, grouped: bool, rng: Any
+) -> tuple[KernelPart, Floats]:
+    """Kernel ridge on components ``(B, E)``, fitted to at most 4,000 series, and its predictions
+    for series left out: one at a time, or by folds where groups must stay together.
+    """
+    n, weight = len(components), torch.from_numpy(w)
+    aim = torch.from_numpy(np.asarray(goal, np.float64))
+    level = weight @ aim / weight.sum()
+    order = rng.permutation(n)
+    kept = np.sort(order[:_CENTRES])
+    part = KernelPart(len(kept), components.shape[1], goal.shape[1])
+    part.centres.copy_(components[torch.from_numpy(kept)])
+    part.bias.copy_(level)
+    usual = torch.pdist(components[torch.from_numpy(order[:500])]).square().median()
+
+    def gram_of(rows: Ints) -> tuple[Tensor, Tensor, Folds]:
+        """Inner products and targets, weighted, and folds, of some of the series kept."""
+        at = torch.from_numpy(np.searchsorted(kept, rows))
+        root = weight[kept][at].sqrt()[:, None]
+        gram = part.similarities(part.centres[at])[:, at] * root * root.T
+        return gram, (aim[rows] - level) * root, _within(folds if grouped else [], rows, n)
+
+    few = np.sort(order[:_KERNEL_EXACT])
+    choices = []
+    for factor in _KERNEL_RATES:
+        part.rate.copy_(factor / usual.clamp(min=1e-12))
+        choices.append((*_penalty(*gram_of(few), _KERNEL_PENALTIES), part.rate.clone()))
+    _, penalty, rate = min(choices, key=lambda choice: choice[0])
+    part.rate.copy_(rate)
+    gram, y, apart = gram_of(kept)
+    coefficients, predicted = _dual(gram, y, penalty, apart)
+    root = weight[kept].sqrt()[:, None]
+    part.weight.copy_((coefficients * root).T)
+    decision = np.full(goal.shape, np.nan)
+    decision[kept] = (predicted / root + level).numpy()
+    if len(kept) < n and not apart:  # the others were left out by all
+        others = np.sort(order[_CENTRES:])
+        decision[others] = part(components[torch.from_numpy(others)]).numpy()
+    return part, decision
 
 
 # Trees
@@ -382,10 +458,14 @@ def _blend_classes(logs: Floats, y: Any, w: Floats) -> Floats:
 
 
 def _blend_numbers(predicted: Floats, y: Floats, w: Floats) -> Floats:
-    """Weights of predictions ``(h, n, m)`` with the least squared error; they sum to 1."""
+    """Weights of predictions ``(h, n, m)`` with the least squared error, relative to that of the
+    best of them; they sum to 1 and are drawn to equal ones.
+    """
     h = len(predicted)
     if predicted.shape[1] == 0:
         return np.full(h, 1 / h)
+    each = ((predicted - y) ** 2).mean(axis=2)
+    w = w / max(float(np.min(each @ w / w.sum())), 1e-12)
 
     def loss(weights: Floats) -> float:
         shares = weights / weights.sum()

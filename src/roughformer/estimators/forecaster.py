@@ -15,8 +15,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from roughformer.errors import CheckpointError, InputError
 from roughformer.estimators.inputs import aligned, as_series, series_to_fit
-from roughformer.estimators.stored import from_plain, to_plain
-from roughformer.inference.forecasts import Answers, Backtest, ForecastPredictor
+from roughformer.estimators.parameters import from_plain, to_plain
+from roughformer.inference import Answers, Backtest, ForecastPredictor
 from roughformer.model.forecaster import Forecaster, ForecasterConfig
 from roughformer.series import SeriesBatch, to_seconds
 from roughformer.tokens.tokenizer import check_series
@@ -233,7 +233,7 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
                 UserWarning,
                 stacklevel=2,
             )
-        predictor.facts["data"] = about
+        predictor.metadata["data"] = about
         self._adopt(predictor)
         return self
 
@@ -642,7 +642,7 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
         self, x: Any, times: Any, lengths: Any, static: Any, layout: Any, columns: Any
     ) -> tuple[SeriesBatch, Array]:
         check_is_fitted(self, "predictor_")
-        known = {"channels": self.channels_} | self.predictor_.facts["data"]
+        known = {"channels": self.channels_} | self.predictor_.metadata["data"]
         batch = as_series(
             x, times, lengths, layout=layout, columns=columns, n_channels=self.n_features_in_,
             known=known,
@@ -677,7 +677,7 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
             Directory to write.
         """
         check_is_fitted(self, "predictor_")
-        self.predictor_.facts["parameters"] = to_plain(self.get_params(deep=False))
+        self.predictor_.metadata["parameters"] = to_plain(self.get_params(deep=False))
         self.predictor_.save(directory)
 
     @classmethod
@@ -697,7 +697,7 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
         predictor = ForecastPredictor.load(directory)
         try:
             known = cls().get_params(deep=False)
-            model = cls(**from_plain(predictor.facts.get("parameters", {}), known, {}))
+            model = cls(**from_plain(predictor.metadata.get("parameters", {}), known, {}))
         except (AttributeError, TypeError, ValueError) as error:
             raise CheckpointError(
                 f"{os.fspath(directory)} holds parameters that this version of roughformer cannot "

@@ -1,17 +1,128 @@
-"""Parameters of an estimator: a few flat ones, and groups that hold the others."""
+"""Parameters of an estimator: a few flat ones, groups that hold the others, presets, JSON."""
 
 import difflib
 import inspect
-from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, Self
+import re
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+from textwrap import indent
+from typing import Any, ClassVar, Self, TypeVar
 
+import numpy as np
 from sklearn.base import BaseEstimator
 
 from roughformer.errors import InputError
+from roughformer.model import RFormerConfig
+from roughformer.model.tempo import TempoConfig
+from roughformer.signatures.windows import Windows
 from roughformer.tokens import TokenConfig
 from roughformer.util.groups import Group
 
-__all__ = ["GroupedParameters"]
+__all__ = [
+    "GroupedParameters",
+    "ModelConfig",
+    "ModelGroup",
+    "RateModelConfig",
+    "documented",
+    "from_plain",
+    "preset",
+    "to_plain",
+]
+
+_DATA = (
+    "n_features", "n_static", "n_spectrum", "n_wide_features", "n_channels", "n_spectra",
+    "n_frequencies", "harmonics", "stride", "n_outputs", "task", "n_bins", "bin_low", "bin_step",
+)  # fmt: skip
+
+
+class ModelGroup(Group):
+    """Options of a model that the data and other parameters of its estimator do not decide."""
+
+    set_by: ClassVar[dict[str, str]] = dict.fromkeys(_DATA, "the data") | {
+        "uncertainty": "uncertainty",
+        "causal": "causal",
+        "context": "tokens__context",
+    }
+
+
+class ModelConfig(ModelGroup, RFormerConfig):
+    """Shape of an RFormer.
+
+    Parameters
+    ----------
+    d_model : int, default 64
+        Width of the blocks.
+    n_heads : int, default 4
+        Attention heads; they divide the width.
+    n_layers : int, default 1
+        Attention blocks.
+    d_feedforward : int, optional
+        Hidden width of a block; 2 ``d_model`` if None.
+    dropout : float, default 0.1
+        Share of activations hidden while training.
+    attention_dropout : float, optional
+        Dropout of the attention weights; as ``dropout`` if None.
+    input_dropout : float, default 0.0
+        Share of token features hidden while training.
+    wide : int or "auto", default "auto"
+        Width of small networks that predict from the last token, beside attention; 0 for none.
+        "auto": 256 with ``observations``, else 0.
+    n_wide : int, default 8
+        Number of these networks.
+    wide_share : float, default 0.8
+        Weight of their mean beside the prediction of attention.
+    wide_dropout : float, default 0.5
+        Dropout inside these networks.
+    scaling : {"auto", "standard", "rank", "none"}, default "auto"
+        Scaling of token features. "auto": "rank" with ``observations``, else "standard".
+    pooling : {"mean", "attention", "last"}, default "mean"
+        How windows become one vector; a causal model has no pooling.
+    n_time_waves : int, default 8
+        Octaves of the encoding of window times.
+    clip : float, default 10.0
+        Standardised features are clipped to ± this.
+    quantiles : tuple of float, default (0.1, 0.5, 0.9)
+        Levels of ``uncertainty="quantile"``.
+
+    Examples
+    --------
+    >>> ModelConfig(d_model=128, n_layers=2)
+    ModelConfig(d_model=128, n_layers=2)
+    """
+
+    n_outputs: int = 1
+    n_features: int = 1
+
+
+class RateModelConfig(ModelGroup, TempoConfig):
+    """Shape of a TempoFormer, the model of ``RateRegressor``."""
+
+    set_by: ClassVar[dict[str, str]] = ModelGroup.set_by | {"quantiles": "the histogram of rates"}
+
+    n_outputs: int = 1
+    n_channels: int = 1
+    n_spectra: int = 1
+    n_frequencies: int = 2
+
+
+_PAPER: dict[str, Any] = {
+    "windows": 75, "time": "span", "clock": 0, "spectrum": None, "basepoint": False,
+    "learning_rate": 1e-3, "schedule": "constant", "epochs": 100,
+    "patience": None,
+}  # fmt: skip
+_PAPER_TASKS: dict[str, dict[str, Any]] = {
+    "classification": {"depth": 2, "views": ("global", "local")},
+    "regression": {"depth": 4, "views": ("local",)},
+}
+
+
+def preset(name: str, task: str) -> dict[str, Any]:
+    """Parameters of an estimator of ``task`` that differ from its defaults."""
+    presets: dict[str, dict[str, Any]] = {"default": {}, "paper": _PAPER | _PAPER_TASKS[task]}
+    if name not in presets:
+        raise InputError(f"presets are {', '.join(presets)}; got {name!r}")
+    return presets[name]
+
 
 # Options whose value is chosen from the training series unless it is given.
 _AUTO = {
@@ -35,6 +146,11 @@ class GroupedParameters(BaseEstimator):  # type: ignore[misc]
         cls._check_flat(params)
         made: Self = super().__new__(cls)
         return made
+
+    def _keep(self, given: Mapping[str, Any]) -> None:
+        """Keep the parameters of ``__init__``, its ``locals()``."""
+        for name in inspect.signature(type(self)).parameters:
+            setattr(self, name, given[name])
 
     @classmethod
     def _check_flat(cls, params: Iterable[str]) -> None:
@@ -273,3 +389,209 @@ def _unknown(cls: type[GroupedParameters], name: str) -> str:
         return f"unknown parameter {name!r}; did you mean {known[near[0]]!r}?"
     listed = known if group in cls.groups else inspect.signature(cls).parameters
     return f"unknown parameter {name!r}; {where} has {', '.join(listed)}"
+
+
+# What JSON does not know is a dict of one key, which says what it was.
+_TUPLE, _PAIRS, _ARRAY, _PATH = "$tuple", "$pairs", "$array", "$path"
+_WINDOWS, _GROUP = "$windows", "$group"
+
+
+def to_plain(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Those that JSON can hold; the others (random generators) were for fitting only.
+
+    ``from_plain`` gives back equal values of the same kind; numbers of numpy become Python's.
+    """
+    found = {}
+    for name, value in parameters.items():
+        try:
+            found[name] = _plain(value)
+        except TypeError:
+            continue
+    return found
+
+
+def from_plain(
+    stored: dict[str, Any], known: Collection[str], groups: Mapping[str, type[Group]] = {}
+) -> dict[str, Any]:
+    """The way back; ``ValueError`` if a name is not ``known``. ``groups``: the classes of
+    parameters that are groups of options.
+    """
+    unknown = [name for name in stored if name not in known]
+    if unknown:
+        raise ValueError(f"there is no parameter {', '.join(unknown)} any more")
+    found = {name: _python(value) for name, value in stored.items()}
+    for name, group in groups.items():
+        plain = stored.get(name)
+        if isinstance(plain, dict) and _GROUP in plain:
+            found[name] = group(**plain[_GROUP])
+    return found
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float) and np.isfinite(value):
+        return float(value)
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if isinstance(value, tuple):
+        return {_TUPLE: [_plain(item) for item in value]}
+    if isinstance(value, dict):
+        if all(isinstance(key, str) and not key.startswith("$") for key in value):
+            return {key: _plain(item) for key, item in value.items()}
+        # JSON would make texts of the keys.
+        return {_PAIRS: [[_plain(key), _plain(item)] for key, item in value.items()]}
+    if isinstance(value, np.ndarray) and value.dtype.kind in "biufUM":
+        if value.dtype.kind == "M":
+            return {_ARRAY: [value.dtype.str, value.astype(np.int64).tolist()]}
+        return {_ARRAY: [value.dtype.str, _plain(value.tolist())]}
+    if isinstance(value, Path):
+        return {_PATH: str(value)}
+    if isinstance(value, Windows):
+        cuts = [_plain(row) for row in value.cuts]
+        return {_WINDOWS: [value.rule, value.amount, cuts, value.shared]}
+    if isinstance(value, Group):
+        return {_GROUP: value.model_dump(mode="json", exclude_unset=True)}
+    raise TypeError(f"no plain form of {type(value).__name__}")
+
+
+def _python(plain: Any) -> Any:
+    if isinstance(plain, list):
+        return [_python(item) for item in plain]
+    if not isinstance(plain, dict):
+        return plain
+    if len(plain) != 1 or not next(iter(plain)).startswith("$"):
+        return {key: _python(item) for key, item in plain.items()}
+    ((kind, inside),) = plain.items()
+    if kind == _TUPLE:
+        return tuple(_python(item) for item in inside)
+    if kind == _PAIRS:
+        return {_python(key): _python(item) for key, item in inside}
+    if kind == _ARRAY:
+        return np.array(inside[1], dtype=inside[0])
+    if kind == _PATH:
+        return Path(inside)
+    if kind == _WINDOWS:
+        rule, amount, cuts, shared = inside
+        return Windows(rule, amount, tuple(_python(row) for row in cuts), shared)
+    if kind == _GROUP:
+        return inside  # the parameter knows its class
+    raise ValueError(f"parameters of an unknown kind {kind!r}")
+
+
+# Descriptions of parameters that several estimators and methods have, for their docstrings.
+_TEXTS = {
+    "recipe": """\
+recipe : {"auto", "ensemble", "attention"}, default "auto"
+    "ensemble": functionals of local signatures read by ridge regression, and trees on
+    quantiles and summaries, blended by their out-of-fold predictions. "attention": the Rough
+    Transformer on windows. "auto": the ensemble, unless the model is to be causal or an option
+    of the network (windows, epochs, tokens, ...) is changed. An ensemble validates itself on
+    series that are left out in turn, and uses no ``validation`` part.""",
+    "tokens": """\
+windows : int, dict, Windows or array-like, optional
+    Number of windows over each series' span, ``{"duration": d}``, ``{"points": n}``, an
+    ``rf.Windows``, or cut times shared by all series. Not given: 75, with at least two points
+    in each; 12 if values are mostly missing.
+depth : int, optional
+    Truncation level of the signatures. Not given: 2, or 1 where a view would have more than
+    600 words.
+views : {"global", "local"} or tuple of them, optional
+    Signatures since the start of the series, of each window, or both (the default).""",
+    "training": """\
+epochs : int, optional
+    Maximum number of passes over the training part. Not given: 60.
+learning_rate : float, optional
+    Highest learning rate of the schedule. Not given: 2e-3.
+drop : float or (float, float), optional
+    Share of the points that is dropped while training, or a range of shares.
+validation : float, default 0.2
+    Share of the series (of the groups, if ``fit`` gets them) that is held out to choose the
+    best epoch and to calibrate.""",
+    "running": """\
+random_state : int, RandomState or None, default None
+    The same integer gives the same model.
+device : {"auto", "cpu", "cuda", "mps"}, default "auto"
+    Where the model is trained.
+n_jobs : int or None, default None
+    Threads of torch; None: as torch is set, -1: all.
+run_dir : path-like, optional
+    Directory for the log, the state to resume from and the model.
+verbose : int, default 0
+    1 shows progress.""",
+    "classes": """\
+class_weight : "balanced", dict or None, default None
+    Weights of the classes in the loss and in the validation scores: label -> weight.""",
+    "numbers": """\
+uncertainty : {"none", "gaussian", "quantile"}, default "none"
+    "gaussian" for ``predict(return_std=True)``, "quantile" for ``predict_quantiles``.""",
+    "token_group": """\
+tokens : TokenConfig or dict, optional
+    Other options of the tokens.""",
+    "train_group": """\
+training : TrainConfig or dict, optional
+    Other options of the training: batch size, metric, number of models, optimiser,
+    augmentation, calibration, resuming, callbacks.""",
+    "fitted": """\
+predictor_ : Predictor
+    The trained model with its encoder.
+history_ : list of dict
+    One record per epoch; empty if loaded.
+validation_index_ : ndarray of int
+    Indices of the series held out for validation.
+n_features_in_ : int
+    Number of channels.""",
+    "X": """\
+X : SeriesBatch, array or list of arrays
+    Series: anything ``SeriesBatch.of`` takes.""",
+    "times": """\
+times : array-like, optional
+    Times of the samples; one unit apart if not given.
+lengths : array-like of int, optional
+    Lengths of padded series.""",
+    "layout": """\
+layout : {"time_first", "channels_first"}, optional
+    Whether arrays are ``(B, L, C)`` or ``(B, C, L)``; if not given, as in ``fit``, or time
+    first where that is no guess.
+columns : mapping, optional
+    What the columns of a table mean, as in ``fit``; not given: what they meant there.""",
+    "fit": """\
+layout : {"time_first", "channels_first"}, optional
+    Whether arrays are ``(B, L, C)`` or ``(B, C, L)``; if not given, time first where that
+    is no guess.
+columns : mapping, optional
+    What the columns of a table mean, by the argument names of ``SeriesBatch.from_table``;
+    others are guessed, and ``predict`` reads tables in the same way.
+groups : array-like (B,), optional
+    No group is both trained on and validated on.
+validation_data : tuple, optional
+    ``(X, y)`` or ``(X, y, times)`` instead of a part of the training series.""",
+    "parameters_of_series": """\
+static : tuple of str, default ()
+    Names of the static covariates to use. None by default, because they may leak the target.
+causal : bool, default False
+    Predict at every window (a model of samples: at every sample) from the past only.""",
+}
+_TEXTS["timed"] = "\n".join(_TEXTS[part] for part in ("X", "times"))
+_TEXTS["reading"] = "\n".join(_TEXTS[part] for part in ("times", "layout"))
+_TEXTS["series"] = "\n".join(_TEXTS[part] for part in ("X", "times", "layout"))
+T = TypeVar("T")
+
+
+def documented(cls: type[T]) -> type[T]:
+    """Put the shared descriptions into the docstrings of a class and its methods: each stands for
+    a line with its name in braces.
+    """
+
+    def filled(doc: str) -> str:
+        return re.sub(
+            r"^( *)\{(\w+)\}$", lambda m: indent(_TEXTS[m[2]], m[1]), doc, flags=re.MULTILINE
+        )
+
+    cls.__doc__ = filled(cls.__doc__ or "")
+    for member in vars(cls).values():
+        if inspect.isfunction(member) and member.__doc__:
+            member.__doc__ = filled(member.__doc__)
+    return cls

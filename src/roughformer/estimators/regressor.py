@@ -11,11 +11,15 @@ from sklearn.metrics import r2_score
 from torch import Tensor
 
 from roughformer.errors import InputError
-from roughformer.estimators.base import TrainedEstimator
-from roughformer.inference.calibration import fit_deviation_factor
-from roughformer.inference.conformal import conformal_bound
-from roughformer.inference.predictor import Predictor
-from roughformer.inference.targets import NumberTargets, check_numbers
+from roughformer.estimators.fitting import TrainedEstimator
+from roughformer.estimators.parameters import documented
+from roughformer.inference import (
+    NumberTargets,
+    Predictor,
+    check_numbers,
+    conformal_bound,
+    fit_deviation_factor,
+)
 from roughformer.model.outputs import OutputConfig, deviation_of, point_of
 from roughformer.train import Inputs, regression_scores
 
@@ -24,6 +28,7 @@ __all__ = ["TrainedRegressor"]
 _UNCERTAINTIES = ("none", "gaussian", "quantile")
 
 
+@documented
 class TrainedRegressor(RegressorMixin, TrainedEstimator):  # type: ignore[misc]
     """A regressor of series, whatever its model.
 
@@ -57,25 +62,12 @@ class TrainedRegressor(RegressorMixin, TrainedEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : SeriesBatch, array or list of arrays
-            Series: anything ``SeriesBatch.of`` takes.
+        {X}
         y : array-like (B,), (B, m) or (B, L, m), optional
             Targets, NaN where unknown; those of each window need a causal model. Not given: the
             labels of ``X``.
-        times : array-like, optional
-            Times of the samples; one unit apart if not given.
-        lengths : array-like of int, optional
-            Lengths of padded series.
-        layout : {"time_first", "channels_first"}, optional
-            Whether arrays are ``(B, L, C)`` or ``(B, C, L)``; if not given, time first where that
-            is no guess.
-        columns : mapping, optional
-            What the columns of a table mean, by the argument names of ``SeriesBatch.from_table``;
-            others are guessed, and ``predict`` reads tables in the same way.
-        groups : array-like (B,), optional
-            No group is both trained on and validated on.
-        validation_data : tuple, optional
-            ``(X, y)`` or ``(X, y, times)`` instead of a part of the training series.
+        {times}
+        {fit}
         sample_weight : array-like (B,), optional
             Weights of the series in the loss, the class prior and the validation scores. A series
             of weight 0 is left out.
@@ -102,17 +94,7 @@ class TrainedRegressor(RegressorMixin, TrainedEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : SeriesBatch, array or list of arrays
-            Series: anything ``SeriesBatch.of`` takes.
-        times : array-like, optional
-            Times of the samples; one unit apart if not given.
-        lengths : array-like of int, optional
-            Lengths of padded series.
-        layout : {"time_first", "channels_first"}, optional
-            Whether arrays are ``(B, L, C)`` or ``(B, C, L)``; if not given, as in ``fit``, or time
-            first where that is no guess.
-        columns : mapping, optional
-            What the columns of a table mean, as in ``fit``; not given: what they meant there.
+        {series}
         return_std : bool, default False
             Also return standard deviations.
 
@@ -121,7 +103,7 @@ class TrainedRegressor(RegressorMixin, TrainedEstimator):  # type: ignore[misc]
         ndarray (B,) or (B, m)
             Predictions; with ``return_std`` a tuple of predictions and standard deviations.
         """
-        found = self._run("numbers", X, times, lengths, layout, columns)
+        found = self._run("predict", X, times, lengths, layout, columns)
         point = self._shaped(found["point"])
         if not return_std:
             return point
@@ -144,24 +126,14 @@ class TrainedRegressor(RegressorMixin, TrainedEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : SeriesBatch, array or list of arrays
-            Series: anything ``SeriesBatch.of`` takes.
-        times : array-like, optional
-            Times of the samples; one unit apart if not given.
-        lengths : array-like of int, optional
-            Lengths of padded series.
-        layout : {"time_first", "channels_first"}, optional
-            Whether arrays are ``(B, L, C)`` or ``(B, C, L)``; if not given, as in ``fit``, or time
-            first where that is no guess.
-        columns : mapping, optional
-            What the columns of a table mean, as in ``fit``; not given: what they meant there.
+        {series}
 
         Returns
         -------
         ndarray (B, q) or (B, m, q)
             Quantiles, in the order of ``quantiles``.
         """
-        found = self._run("numbers", X, times, lengths, layout, columns)
+        found = self._run("predict", X, times, lengths, layout, columns)
         if "quantiles" not in found:
             raise InputError("quantiles need uncertainty='quantile' when fitting")
         levels: npt.NDArray[np.float64] = found["quantiles"]
@@ -188,22 +160,14 @@ class TrainedRegressor(RegressorMixin, TrainedEstimator):  # type: ignore[misc]
             Series that the model was not fitted to.
         y : array-like (B,) or (B, m), optional
             Their targets, NaN where unknown. Not given: the labels of ``X``.
-        times : array-like, optional
-            Times of the samples; one unit apart if not given.
-        lengths : array-like of int, optional
-            Lengths of padded series.
-        layout : {"time_first", "channels_first"}, optional
-            Whether arrays are ``(B, L, C)`` or ``(B, C, L)``; if not given, as in ``fit``, or time
-            first where that is no guess.
-        columns : mapping, optional
-            What the columns of a table mean, as in ``fit``; not given: what they meant there.
+        {reading}
 
         Returns
         -------
         self
         """
         batch, y = self._labelled(X, y, times, lengths, layout, columns)
-        found = self._run("numbers", batch, None, None)
+        found = self._run("predict", batch, None, None)
         true = check_numbers(y, len(batch))[0]
         if true.shape != found["point"].shape:
             raise InputError(
@@ -211,7 +175,7 @@ class TrainedRegressor(RegressorMixin, TrainedEstimator):  # type: ignore[misc]
             )
         error = np.abs(true - found["point"]) / found.get("deviation", 1.0)
         scores = [np.sort(column[~np.isnan(column)]).tolist() for column in error.T]
-        self.predictor_.facts["conformal"] = scores
+        self.predictor_.metadata["conformal"] = scores
         return self
 
     def predict_interval(
@@ -230,27 +194,18 @@ class TrainedRegressor(RegressorMixin, TrainedEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : SeriesBatch, array or list of arrays
-            Series: anything ``SeriesBatch.of`` takes.
-        times : array-like, optional
-            Times of the samples; one unit apart if not given.
-        lengths : array-like of int, optional
-            Lengths of padded series.
+        {timed}
         coverage : float, default 0.9
             Share of new series whose target the intervals are to hold, for each target.
-        layout : {"time_first", "channels_first"}, optional
-            Whether arrays are ``(B, L, C)`` or ``(B, C, L)``; if not given, as in ``fit``, or time
-            first where that is no guess.
-        columns : mapping, optional
-            What the columns of a table mean, as in ``fit``; not given: what they meant there.
+        {layout}
 
         Returns
         -------
         lower, upper : ndarray (B,) or (B, m)
             Ends of the intervals.
         """
-        found = self._run("numbers", X, times, lengths, layout, columns)
-        scores = self.predictor_.facts.get("conformal")
+        found = self._run("predict", X, times, lengths, layout, columns)
+        scores = self.predictor_.metadata.get("conformal")
         if scores is None:
             raise InputError("intervals need calibrate(X, y) with held-out series first")
         bound = np.array([conformal_bound(np.array(column), coverage) for column in scores])
@@ -271,19 +226,10 @@ class TrainedRegressor(RegressorMixin, TrainedEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : SeriesBatch, array or list of arrays
-            Series: anything ``SeriesBatch.of`` takes.
+        {X}
         y : array-like (B,) or (B, m), optional
             Targets, NaN where unknown. Not given: the labels of ``X``.
-        times : array-like, optional
-            Times of the samples; one unit apart if not given.
-        lengths : array-like of int, optional
-            Lengths of padded series.
-        layout : {"time_first", "channels_first"}, optional
-            Whether arrays are ``(B, L, C)`` or ``(B, C, L)``; if not given, as in ``fit``, or time
-            first where that is no guess.
-        columns : mapping, optional
-            What the columns of a table mean, as in ``fit``; not given: what they meant there.
+        {reading}
 
         Returns
         -------
@@ -291,7 +237,7 @@ class TrainedRegressor(RegressorMixin, TrainedEstimator):  # type: ignore[misc]
             R² of each target over the series where it is known, averaged over the targets.
         """
         batch, y = self._labelled(X, y, times, lengths, layout, columns)
-        predicted = self._run("numbers", batch, None, None)["point"]
+        predicted = self._run("predict", batch, None, None)["point"]
         true = check_numbers(y, len(predicted))[0]
         if true.shape != predicted.shape:
             raise InputError(
@@ -355,20 +301,20 @@ class TrainedRegressor(RegressorMixin, TrainedEstimator):  # type: ignore[misc]
         return None
 
     def _scores(
-        self, predictor: Predictor, output: Tensor, aim: Tensor, valid: tuple[Inputs, Tensor] | None
+        self, predictor: Predictor, output: Tensor, aim: Tensor, inputs: Inputs
     ) -> dict[str, float]:
-        weight = self._weights_at(aim, valid)
-        output, aim = self._at_targets(output, aim, valid)
-        predicted = predictor.in_world(output)["point"]
-        true = self._targets.to_world(aim).numpy()
+        weight = self._weights_at(aim, inputs)
+        output, aim = self._at_targets(output, aim, inputs)
+        predicted = predictor.to_target_units(output)["point"]
+        true = self._targets.to_units(aim).numpy()
         return regression_scores(predicted, true, None if weight is None else weight.numpy())
 
     def _calibrate(self, predictor: Predictor, inputs: Inputs, aim: Tensor) -> float:
         from roughformer.model.inference import run_model
 
         output = run_model(predictor.model, inputs, predictor.device)
-        weight = self._weights_at(aim, (inputs, aim))
-        output, aim = self._at_targets(output, aim, (inputs, aim))
+        weight = self._weights_at(aim, inputs)
+        output, aim = self._at_targets(output, aim, inputs)
         deviation = deviation_of(output, predictor.outputs)
         if not self._train_config.calibrate or deviation is None:
             return 1.0
@@ -378,7 +324,7 @@ class TrainedRegressor(RegressorMixin, TrainedEstimator):  # type: ignore[misc]
         return numbers[:, 0] if self._targets.flat else numbers
 
     def _readable(self, output: Tensor) -> npt.NDArray[np.float64]:
-        point = self.predictor_.in_world(output)["point"]
+        point = self.predictor_.to_target_units(output)["point"]
         return point[..., 0] if self._targets.flat else point
 
     def _adopt(self, predictor: Predictor) -> None:

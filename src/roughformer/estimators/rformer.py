@@ -1,27 +1,28 @@
-"""RFormerClassifier and RFormerRegressor."""
+"""RFormerClassifier, RFormerRegressor and RateRegressor."""
 
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+from torch import Tensor
 
 from roughformer.errors import InputError
-from roughformer.estimators.base import TrainedEstimator, TrainingSet
 from roughformer.estimators.classifier import TrainedClassifier
-from roughformer.estimators.documented import documented
 from roughformer.estimators.ensemble import fit_ensemble
-from roughformer.estimators.models import ModelConfig
-from roughformer.estimators.parts import held_series
+from roughformer.estimators.fitting import Part, TrainedEstimator, TrainingSet, held_series
+from roughformer.estimators.parameters import ModelConfig, RateModelConfig, documented
 from roughformer.estimators.regressor import TrainedRegressor
-from roughformer.estimators.summary import out_of_fold
-from roughformer.inference.predictor import Predictor
+from roughformer.estimators.summary import beside_baselines, out_of_fold
+from roughformer.inference import NumberTargets, Predictor, check_rates
+from roughformer.model.outputs import OutputConfig
 from roughformer.signatures.lifts import View
 from roughformer.store import StoredSeries
 from roughformer.tokens import TokenConfig
 from roughformer.tokens.cells import CellEncoder
 from roughformer.train import TrainConfig, check_device, current_process_group
+from roughformer.util.checks import real_number
 from roughformer.util.groups import Group
 
-__all__ = ["RFormerClassifier", "RFormerRegressor"]
+__all__ = ["RFormerClassifier", "RFormerRegressor", "RateRegressor"]
 
 _GROUPS: dict[str, type[Group]] = {
     "tokens": TokenConfig,
@@ -38,6 +39,8 @@ _SHORTCUTS = {
 }
 
 _RECIPES = ("auto", "ensemble", "attention")
+# Options of the training that are not about the network.
+_BESIDE_THE_MODEL = ("metric", "resume", "save_seconds", "baselines")
 _MOST_SERIES = 50_000  # that an ensemble is fitted to
 
 
@@ -68,7 +71,12 @@ class _WithRecipe(TrainedEstimator):
         """What an ensemble cannot do, or is not asked to do because options of the network are
         changed.
         """
-        found = [f"{group}.{name}" for group in self.groups for name in self._changed(group)]
+        found = [
+            f"{group}.{name}"
+            for group in self.groups
+            for name in self._changed(group)
+            if name not in _BESIDE_THE_MODEL
+        ]
         if self.causal:
             found.append("causal=True")
         if getattr(self, "uncertainty", "none") != "none":
@@ -80,6 +88,21 @@ class _WithRecipe(TrainedEstimator):
         if current_process_group().size > 1:
             found.append("several processes")
         return found
+
+    def _compare(self, part: Part, held: Part, seed: int) -> None:
+        (batch, target, weight), (new, new_target, new_weight) = part, held
+        if isinstance(batch, StoredSeries) or isinstance(new, StoredSeries):
+            return
+        if target.dim() > self._axes_per_series or current_process_group().size > 1:
+            return
+        metadata = self.predictor_.metadata
+        metadata["beside_baselines"], metadata["training_scores"] = beside_baselines(
+            self.predictor_,
+            (batch, target, weight),
+            (new, new_target, new_weight),
+            tuple(self.static),
+            seed,
+        )
 
     def _learn_ensemble(self, data: TrainingSet, seed: int) -> None:
         batch, target, weight, groups, _ = data
@@ -108,8 +131,10 @@ class _WithRecipe(TrainedEstimator):
             groups=groups,
             seed=seed,
         )
-        self.predictor_ = Predictor(encoder, fitted.model, self._targets, facts=self._facts(batch))
-        self.predictor_.facts["out_of_fold"] = out_of_fold(fitted, target, self._targets)
+        self.predictor_ = Predictor(
+            encoder, fitted.model, self._targets, metadata=self._metadata(batch)
+        )
+        self.predictor_.metadata["out_of_fold"] = out_of_fold(fitted, target, self._targets)
         self.history_, self.member_histories_ = [], [[]]
         self.validation_index_ = np.zeros(0, dtype=np.int64)
 
@@ -125,7 +150,7 @@ class RFormerClassifier(_WithRecipe, TrainedClassifier):
     ----------
     {recipe}
     {tokens}
-    {series}
+    {parameters_of_series}
     {training}
     {classes}
     {running}
@@ -173,25 +198,7 @@ class RFormerClassifier(_WithRecipe, TrainedClassifier):
         training: TrainConfig | dict[str, Any] | None = None,
     ) -> None:
         """Keep the parameters as given, as scikit-learn wants it; see the class."""
-        self.recipe = recipe
-        self.windows = windows
-        self.depth = depth
-        self.views = views
-        self.static = static
-        self.causal = causal
-        self.epochs = epochs
-        self.learning_rate = learning_rate
-        self.drop = drop
-        self.validation = validation
-        self.class_weight = class_weight
-        self.random_state = random_state
-        self.device = device
-        self.n_jobs = n_jobs
-        self.run_dir = run_dir
-        self.verbose = verbose
-        self.tokens = tokens
-        self.model = model
-        self.training = training
+        self._keep(locals())
 
 
 @documented
@@ -205,7 +212,7 @@ class RFormerRegressor(_WithRecipe, TrainedRegressor):
     ----------
     {recipe}
     {tokens}
-    {series}
+    {parameters_of_series}
     {training}
     {numbers}
     {running}
@@ -249,22 +256,97 @@ class RFormerRegressor(_WithRecipe, TrainedRegressor):
         training: TrainConfig | dict[str, Any] | None = None,
     ) -> None:
         """Keep the parameters as given, as scikit-learn wants it; see the class."""
-        self.recipe = recipe
-        self.windows = windows
-        self.depth = depth
-        self.views = views
-        self.static = static
-        self.causal = causal
-        self.epochs = epochs
-        self.learning_rate = learning_rate
-        self.drop = drop
-        self.validation = validation
-        self.uncertainty = uncertainty
-        self.random_state = random_state
-        self.device = device
-        self.n_jobs = n_jobs
-        self.run_dir = run_dir
-        self.verbose = verbose
-        self.tokens = tokens
-        self.model = model
-        self.training = training
+        self._keep(locals())
+
+
+@documented
+class RateRegressor(TrainedRegressor):
+    """Predict a rate, per unit of time: a heart rate, a frequency, a rotation speed.
+
+    A ``TempoFormer``: spectra of windows on a logarithmic axis, where another tempo is a shift,
+    attention over the windows, and a histogram over rates, which gives a standard deviation too.
+    ``TrainConfig(warp=...)`` plays the training series faster and slower, and scales the target
+    along.
+
+    Parameters
+    ----------
+    rate_unit : float, default 1.0
+        Turns per unit of time of a target of 1, e.g. 1/60 for beats per minute and times in
+        seconds.
+    {training}
+    {running}
+    model : RateModelConfig or dict, optional
+        Shape of the TempoFormer.
+    {train_group}
+
+    Attributes
+    ----------
+    {fitted}
+
+    Examples
+    --------
+    >>> import roughformer as rf
+    >>> model = rf.RateRegressor(rate_unit=1 / 60, training=rf.TrainConfig(warp=0.2))
+    >>> model.fit(X, y).predict(X_new, return_std=True)  # doctest: +SKIP
+    """
+
+    kind = "tempo"
+    groups: ClassVar[dict[str, type[Group]]] = {"model": RateModelConfig, "training": TrainConfig}
+    shortcuts: ClassVar[dict[str, str]] = dict.fromkeys(
+        ("epochs", "learning_rate", "drop"), "training"
+    )
+    rate_unit: Any
+    _rate_like = True
+
+    def __init__(
+        self,
+        *,
+        rate_unit: float = 1.0,
+        epochs: int | None = None,
+        learning_rate: float | None = None,
+        drop: float | tuple[float, float] | None = None,
+        validation: float = 0.2,
+        random_state: Any = None,
+        device: Literal["auto", "cpu", "cuda", "mps"] = "auto",
+        n_jobs: int | None = None,
+        run_dir: Any = None,
+        verbose: int = 0,
+        model: RateModelConfig | dict[str, Any] | None = None,
+        training: TrainConfig | dict[str, Any] | None = None,
+    ) -> None:
+        """Keep the parameters as given, as scikit-learn wants it; see the class."""
+        self._keep(locals())
+
+    def __sklearn_tags__(self) -> Any:
+        """There is one target, and it is positive."""
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = False
+        tags.target_tags.positive_only = True
+        return tags
+
+    def _rate_unit(self) -> float | None:
+        return real_number(self.rate_unit, "rate_unit", "a positive number", positive=True)
+
+    def _aim(self, y: Any, n: int) -> Tensor:
+        target = super()._aim(y, n)
+        check_rates(target.numpy())
+        return target
+
+    def _fit_targets(self, target: Tensor, outputs: OutputConfig) -> None:
+        # The bins of the histogram are places on the log axis itself.
+        self._targets = NumberTargets(mean=(0.0,), scale=(1.0,), log=True, flat=self._flat)
+
+    @classmethod
+    def checked_metric(cls, name: str) -> str:
+        """Check the name of a metric.
+
+        Parameters
+        ----------
+        name : str
+            A metric, or "auto": the loss of the histogram, since a mean may be right by luck.
+
+        Returns
+        -------
+        str
+        """
+        return "loss" if name == "auto" else super().checked_metric(name)

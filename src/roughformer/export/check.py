@@ -69,13 +69,13 @@ def expected_of(predictor: Predictor, batch: SeriesBatch) -> Arrays:
     """What the model itself says, under the names of the graph's outputs."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of channels that are never observed
-        output, mask = predictor.raw(batch)
+        output, mask = predictor.forward(batch)
 
     def answers_of(outputs: torch.Tensor) -> Arrays:
         if isinstance(predictor.targets, ClassTargets):
             probabilities = (outputs / predictor.calibration).double().softmax(dim=-1)
             return {"probabilities": probabilities.numpy()}
-        return dict(predictor.in_world(outputs))
+        return dict(predictor.to_target_units(outputs))
 
     answers = answers_of(predictor.at_last_window(output, mask))
     if predictor.outputs.causal:

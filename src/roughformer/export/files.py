@@ -214,7 +214,7 @@ def _description(predictor: Predictor) -> dict[str, Any]:
     }
     if isinstance(predictor.targets, ClassTargets):
         about["classes"] = list(predictor.targets.classes)
-    target = predictor.facts.get("data", {}).get("target")
+    target = predictor.metadata.get("data", {}).get("target")
     if target is not None:
         about["target"] = target
     if predictor.outputs.uncertainty == "quantile":

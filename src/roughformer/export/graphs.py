@@ -16,7 +16,7 @@ from roughformer.model.ensemble import SignatureEnsemble
 from roughformer.model.outputs import deviation_of, point_of
 from roughformer.model.rformer import why_no_step as why_no_windows
 from roughformer.model.tempo import TempoFormer
-from roughformer.signatures.padded import number, observed
+from roughformer.signatures.torch_backend import number, observed
 from roughformer.tokens.padded import encoded_static
 from roughformer.tokens.step import Piece, State, TokenStep, per_stream
 
@@ -249,11 +249,11 @@ def answers_of(predictor: Predictor, output: Tensor) -> tuple[Tensor, ...]:
     if isinstance(targets, ClassTargets):
         return ((output / predictor.calibration).double().softmax(dim=-1),)
     assert isinstance(targets, NumberTargets)
-    point = targets.to_world(point_of(output, config))
+    point = targets.to_units(point_of(output, config))
     deviation = deviation_of(output, config)
     if deviation is not None:
         wide = deviation * predictor.calibration
-        return point, targets.deviation_to_world(wide, point)
+        return point, targets.deviation_to_units(wide, point)
     if config.uncertainty == "quantile":
-        return point, targets.to_world(output.transpose(-1, -2)).transpose(-1, -2)
+        return point, targets.to_units(output.transpose(-1, -2)).transpose(-1, -2)
     return (point,)

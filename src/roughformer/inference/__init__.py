@@ -1,1 +1,71 @@
-"""A trained model in use: predictors and forecasts, targets, calibration, explanations, alarms."""
+"""A trained model in use.
+
+``Predictor`` and ``ForecastPredictor`` go from series to predictions and to files; around them are
+the registry of models, the meaning of targets, calibration, explanations and alarms.
+"""
+
+from roughformer.inference.alarms import (
+    Alarm,
+    AlarmState,
+    Detection,
+    alarm_with_guarantee,
+    time_to_detection,
+)
+from roughformer.inference.calibration import (
+    conformal_bound,
+    fit_deviation_factor,
+    fit_temperature,
+)
+from roughformer.inference.explanation import Explanation, explain
+from roughformer.inference.forecasts import Answers, Backtest, ForecastPredictor
+from roughformer.inference.predictor import Predictor, committee_of
+from roughformer.inference.registry import (
+    ModelSpec,
+    get_model,
+    least_scale_of,
+    model_name,
+    model_names,
+    register_model,
+)
+from roughformer.inference.targets import (
+    ClassTargets,
+    NumberTargets,
+    check_all_known,
+    check_numbers,
+    check_rates,
+    check_weights,
+    known_labels,
+    share_equal,
+)
+
+__all__ = [
+    "Alarm",
+    "AlarmState",
+    "Answers",
+    "Backtest",
+    "ClassTargets",
+    "Detection",
+    "Explanation",
+    "ForecastPredictor",
+    "ModelSpec",
+    "NumberTargets",
+    "Predictor",
+    "alarm_with_guarantee",
+    "check_all_known",
+    "check_numbers",
+    "check_rates",
+    "check_weights",
+    "committee_of",
+    "conformal_bound",
+    "explain",
+    "fit_deviation_factor",
+    "fit_temperature",
+    "get_model",
+    "known_labels",
+    "least_scale_of",
+    "model_name",
+    "model_names",
+    "register_model",
+    "share_equal",
+    "time_to_detection",
+]

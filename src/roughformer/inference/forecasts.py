@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 
 from roughformer.errors import CheckpointError, InputError
-from roughformer.inference.conformal import LevelCalibration, level_of, value_at
+from roughformer.inference.calibration import LevelCalibration, level_of, value_at
 from roughformer.model.forecaster import (
     QUANTILES,
     Forecaster,
@@ -146,7 +146,7 @@ class ForecastPredictor:
         Whether times are seconds from an origin of dates.
     calibration : dict of LevelCalibration
         For "forecast" and "interpolation".
-    facts : dict
+    metadata : dict
         What else is kept with the model.
     """
 
@@ -158,7 +158,7 @@ class ForecastPredictor:
     interpolation: bool
     dated: bool
     calibration: dict[str, LevelCalibration] = field(default_factory=dict)
-    facts: dict[str, Any] = field(default_factory=dict)
+    metadata: dict[str, Any] = field(default_factory=dict)
 
     @property
     def n_static(self) -> int:
@@ -415,7 +415,7 @@ class ForecastPredictor:
             "interpolation": self.interpolation,
             "dated": self.dated,
             "calibration": {name: x.to_plain() for name, x in self.calibration.items()},
-            "facts": self.facts,
+            "facts": self.metadata,
         }
         tensors = {f"member{i}": dict(x.state_dict()) for i, x in enumerate(self.networks)}
         save_checkpoint(directory, config, tensors)

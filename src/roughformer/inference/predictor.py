@@ -42,7 +42,7 @@ class Predictor:
         What its outputs mean: class labels, or the scale of targets.
     calibration : float, default 1.0
         Temperature of the logits, or factor on standard deviations.
-    facts : dict, optional
+    metadata : dict, optional
         Metadata saved with the model.
     """
 
@@ -50,7 +50,7 @@ class Predictor:
     model: nn.Module
     targets: ClassTargets | NumberTargets
     calibration: float = 1.0
-    facts: dict[str, Any] = field(default_factory=dict)
+    metadata: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Let the model itself make its tokens, too."""
@@ -69,7 +69,7 @@ class Predictor:
         """Device of the weights."""
         return next(self.model.parameters()).device
 
-    def raw(
+    def forward(
         self, batch: SeriesBatch, *, drop: float = 0.0, seed: int = 0, threads: int | None = None
     ) -> tuple[Tensor, Tensor]:
         """Run the model on series.
@@ -148,13 +148,13 @@ class Predictor:
         batch : SeriesBatch
             Series to classify.
         **options
-            Of ``raw``.
+            Of ``forward``.
 
         Returns
         -------
         Tensor (B, K)
         """
-        output, mask = self.raw(batch, **options)
+        output, mask = self.forward(batch, **options)
         return self.at_last_window(output, mask) / self.calibration
 
     def probabilities(self, batch: SeriesBatch, **options: Any) -> npt.NDArray[np.float64]:
@@ -165,7 +165,7 @@ class Predictor:
         batch : SeriesBatch
             Series to classify.
         **options
-            Of ``raw``.
+            Of ``forward``.
 
         Returns
         -------
@@ -175,7 +175,7 @@ class Predictor:
         found = self.logits(batch, **options).double().softmax(dim=-1)
         return np.asarray(found.numpy())
 
-    def numbers(self, batch: SeriesBatch, **options: Any) -> dict[str, npt.NDArray[np.float64]]:
+    def predict(self, batch: SeriesBatch, **options: Any) -> dict[str, npt.NDArray[np.float64]]:
         """Predict the targets of a regression, in their own units.
 
         Parameters
@@ -183,7 +183,7 @@ class Predictor:
         batch : SeriesBatch
             Series to predict for.
         **options
-            Of ``raw``.
+            Of ``forward``.
 
         Returns
         -------
@@ -191,10 +191,10 @@ class Predictor:
             ``point (B, m)``, and ``deviation (B, m)`` or ``quantiles (B, m, q)`` if the model has
             them.
         """
-        output, mask = self.raw(batch, **options)
-        return self.in_world(self.at_last_window(output, mask))
+        output, mask = self.forward(batch, **options)
+        return self.to_target_units(self.at_last_window(output, mask))
 
-    def in_world(self, output: Tensor) -> dict[str, npt.NDArray[np.float64]]:
+    def to_target_units(self, output: Tensor) -> dict[str, npt.NDArray[np.float64]]:
         """Convert outputs of a regression to the units of the targets.
 
         Parameters
@@ -205,17 +205,17 @@ class Predictor:
         Returns
         -------
         dict
-            As ``numbers``.
+            As ``predict``.
         """
         assert isinstance(self.targets, NumberTargets)
-        point = self.targets.to_world(point_of(output, self.outputs))
+        point = self.targets.to_units(point_of(output, self.outputs))
         found = {"point": point.numpy()}
         deviation = deviation_of(output, self.outputs)
         if deviation is not None:
             wide = deviation * self.calibration
-            found["deviation"] = self.targets.deviation_to_world(wide, point).numpy()
+            found["deviation"] = self.targets.deviation_to_units(wide, point).numpy()
         if self.outputs.uncertainty == "quantile":
-            levels = self.targets.to_world(output.movedim(-1, 0).movedim(0, -2))
+            levels = self.targets.to_units(output.movedim(-1, 0).movedim(0, -2))
             found["quantiles"] = levels.movedim(-2, -1).numpy()
         return found
 
@@ -238,7 +238,9 @@ class Predictor:
             shares = (output.double() / self.calibration).softmax(dim=0)
             best = int(shares.argmax())
             return f"{self.targets.labels[best]} (probability {float(shares[best]):.2f})"
-        found = {name: x[0, number] for name, x in self.in_world(output.unsqueeze(0)).items()}
+        found = {
+            name: x[0, number] for name, x in self.to_target_units(output.unsqueeze(0)).items()
+        }
         text = f"{found['point']:.4g}"
         if "deviation" in found:
             text += f" ± {found['deviation']:.2g}"
@@ -312,7 +314,7 @@ class Predictor:
             "model": self.outputs.model_dump(mode="json"),
             "targets": self.targets.model_dump(mode="json"),
             "calibration": self.calibration,
-            "facts": self.facts,
+            "facts": self.metadata,
         }
         save_checkpoint(directory, config, {"model": dict(self.model.state_dict())})
 

@@ -109,13 +109,13 @@ class NumberTargets(BaseModel):
         wide = wide.log() if self.log else wide
         return ((wide - wide.new_tensor(self.mean)) / wide.new_tensor(self.scale)).float()
 
-    def to_world(self, z: Tensor) -> Tensor:
+    def to_units(self, z: Tensor) -> Tensor:
         """The way back, for points and quantiles; float64."""
         wide = z.double() * z.new_tensor(self.scale, dtype=torch.float64)
         wide = wide + wide.new_tensor(self.mean)
         return wide.exp() if self.log else wide
 
-    def deviation_to_world(self, deviation: Tensor, point: Tensor) -> Tensor:
+    def deviation_to_units(self, deviation: Tensor, point: Tensor) -> Tensor:
         """Standard deviations; of a logarithm to first order, y · σ."""
         wide = deviation.double() * deviation.new_tensor(self.scale, dtype=torch.float64)
         return wide * point if self.log else wide

@@ -11,7 +11,14 @@ from roughformer.model.trees import Forest, ForestShape
 from roughformer.signatures.functionals import FINE, Functionals
 from roughformer.tokens.intervals import IntervalQuantiles
 
-__all__ = ["LINEAR_PARTS", "TREE_PARTS", "EnsembleConfig", "PathFeatures", "SignatureEnsemble"]
+__all__ = [
+    "LINEAR_PARTS",
+    "TREE_PARTS",
+    "EnsembleConfig",
+    "KernelPart",
+    "PathFeatures",
+    "SignatureEnsemble",
+]
 
 LINEAR_PARTS = ("ppv", "poolings", "competition")
 TREE_PARTS = ("intervals", "summary", "boosting", "rhythm")
@@ -28,6 +35,7 @@ class EnsembleConfig(OutputConfig):
     n_features: int = Field(10_000, ge=8, description="About how many of their thresholds.")
     n_embedding: int = Field(64, ge=0, description="Length of the vectors of ``represent``.")
     parts: tuple[str, ...] = Field(description="Names of the parts that are blended.")
+    n_centres: int = Field(0, ge=0, description="Training series that the kernel keeps.")
     forests: dict[str, ForestShape] = Field({}, description="Sizes of those that are trees.")
 
 
@@ -105,11 +113,39 @@ class LinearPart(nn.Module):
         return features.double() @ self.weight.double().T + self.bias.double()
 
 
+class KernelPart(nn.Module):
+    """A Gaussian kernel between components ``(B, E)`` and those of training series, weighted."""
+
+    centres: Tensor  # (M, E)
+    rate: Tensor  # () of the squared distance
+    weight: Tensor  # (n_outputs, M)
+    bias: Tensor
+
+    def __init__(self, n_centres: int, n_components: int, n_outputs: int) -> None:
+        """All zero, to be loaded. Weights cancel each other: float64."""
+        super().__init__()
+        self.register_buffer("centres", torch.zeros(n_centres, n_components))
+        self.register_buffer("rate", torch.zeros(()))
+        self.register_buffer("weight", torch.zeros(n_outputs, n_centres, dtype=torch.float64))
+        self.register_buffer("bias", torch.zeros(n_outputs, dtype=torch.float64))
+
+    def similarities(self, components: Tensor) -> Tensor:
+        """``(B, E)`` -> ``(B, M)``, 1 at a centre; float64."""
+        x, centres = components.double(), self.centres.double()
+        squares = x.square().sum(dim=1, keepdim=True) + centres.square().sum(dim=1)
+        return (-self.rate.double() * (squares - 2 * x @ centres.T).clamp(min=0)).exp()
+
+    def forward(self, components: Tensor) -> Tensor:
+        """``(B, E)`` -> ``(B, n_outputs)``."""
+        return self.similarities(components) @ self.weight.T + self.bias
+
+
 class SignatureEnsemble(nn.Module):
     """Several readers of the same path, each with its own prediction, and their blend.
 
     - ``ppv``, ``poolings``, ``competition``: linear maps of pooled functionals of local signatures
       (``signatures.functionals``), fitted by ridge regression;
+    - ``kernel``: a Gaussian kernel on principal components of ``ppv``, for a regression;
     - ``intervals``: trees on quantiles over dyadic intervals (``tokens.intervals``);
     - ``summary``, ``boosting``: trees on words of the observations, durations and covariates;
     - ``rhythm``: boosting on the rhythm of the channels alone, for rates.
@@ -139,6 +175,9 @@ class SignatureEnsemble(nn.Module):
         self.forests = nn.ModuleDict(
             {name: Forest(config.forests[name]) for name in config.parts if name in TREE_PARTS}
         )
+        if "kernel" in config.parts:
+            sizes = config.n_centres, config.n_embedding, config.n_outputs
+            self.kernel = KernelPart(*sizes)
         count = len(config.parts)
         self.register_buffer("weights", torch.full((count,), 1 / max(count, 1)))
         size = self.path.size("ppv")
@@ -146,15 +185,18 @@ class SignatureEnsemble(nn.Module):
 
     def represent(self, cells: Tensor, **others: Tensor) -> Tensor:
         """``(B, E)``: principal components of the PPV features."""
+        return self._components(self.path(cells, ("ppv",))["ppv"]).float()
+
+    def _components(self, ppv: Tensor) -> Tensor:
         usual: Tensor = self.linear["ppv"].usual  # type: ignore[assignment]
-        seen: Tensor = self.path(cells, ("ppv",))["ppv"]
-        return (seen - usual) @ self.directions.T
+        return (ppv - usual).double() @ self.directions.double().T
 
     def answers(self, seen: dict[str, Tensor], summary: Tensor) -> dict[str, Tensor]:
         """Log-probabilities, or predictions, ``(B, n_outputs)`` of each part, from what ``path``
         says and the ``summary (B, S)``.
         """
-        return {name: self._answer(name, seen.get(name, summary)) for name in self.config.parts}
+        shown = {"kernel": seen["ppv"], **seen}
+        return {name: self._answer(name, shown.get(name, summary)) for name in self.config.parts}
 
     def blended(self, seen: dict[str, Tensor], summary: Tensor) -> Tensor:
         """Logits or predictions ``(B, n_outputs)``, float64."""
@@ -179,6 +221,8 @@ class SignatureEnsemble(nn.Module):
     def _answer(self, part: str, features: Tensor) -> Tensor:
         if part in LINEAR_PARTS:
             raw: Tensor = self.linear[part](features)
+        elif part == "kernel":
+            raw = self.kernel(self._components(features))
         else:
             raw = self.forests[part](features).double()
         if self.config.task == "regression":

@@ -16,7 +16,7 @@ from typing import Any
 
 from roughformer.errors import CheckpointError, InputError
 from roughformer.estimators import estimator_class
-from roughformer.estimators.base import TrainedEstimator
+from roughformer.estimators.fitting import TrainedEstimator
 from roughformer.util.atomic import holding, write_file
 from roughformer.util.checkpoint import load_checkpoint
 

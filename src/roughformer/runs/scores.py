@@ -10,8 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from roughformer.errors import InputError
-from roughformer.inference.predictor import Predictor
-from roughformer.inference.targets import ClassTargets, check_numbers
+from roughformer.inference import ClassTargets, Predictor, check_numbers
 from roughformer.runs.data import Columns, SeriesData, ids_of, read_data, stamps
 from roughformer.runs.directory import Estimator, load_model
 from roughformer.series import SeriesBatch
@@ -34,7 +33,7 @@ def predictions(
     with using_threads(threads):
         if isinstance(predictor.targets, ClassTargets):
             return {"probabilities": predictor.probabilities(batch, drop=drop, seed=seed)}
-        return dict(predictor.numbers(batch, drop=drop, seed=seed))
+        return dict(predictor.predict(batch, drop=drop, seed=seed))
 
 
 def prediction_columns(
@@ -99,7 +98,7 @@ def figures_of(
             )
         ]
         if len(labels) > 1:
-            figure = plots.plot_calibration(p, y)
+            figure = plots.plot_calibration(y, p)
             made.append(("calibration", f"Confidence and frequency, {part}", figure))
         return made
     y = check_numbers(target, len(target))[0]
@@ -123,7 +122,7 @@ def figures_of(
 
 def target_of(estimator: Estimator) -> str:
     """The name of the target a model was trained on."""
-    about: dict[str, Any] = estimator.predictor_.facts.get("data", {})
+    about: dict[str, Any] = estimator.predictor_.metadata.get("data", {})
     return str(about.get("target", "label"))
 
 
@@ -163,7 +162,7 @@ def read_for(
 ) -> SeriesData:
     """Read series as the model's training data were read, but for what is ``given`` now."""
     encoder = estimator.predictor_.encoder
-    about = dict(estimator.predictor_.facts.get("data", {}))
+    about = dict(estimator.predictor_.metadata.get("data", {}))
     known = Columns.of({k: v for k, v in about.items() if k in Columns.__dataclass_fields__})
     static = tuple(getattr(encoder, "config", encoder).static)
     own = Columns(channels=tuple(encoder.channels), static=static)

@@ -15,7 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from roughformer.errors import InputError
 from roughformer.estimators import estimator_class
-from roughformer.estimators.base import TrainedEstimator
+from roughformer.estimators.fitting import TrainedEstimator
 from roughformer.util.groups import Group
 
 # Said by options of their own, because they belong to a run and not to a model.

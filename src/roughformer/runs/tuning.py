@@ -175,7 +175,7 @@ def _plan(request: TuningRequest) -> tuple[Search, dict[str, Any]]:
 
 def _resolved(settings: dict[str, Any], batch: SeriesBatch) -> dict[str, Any]:
     """With what "auto" means for these series where the search needs a value to start from."""
-    from roughformer.estimators.automatic import token_config
+    from roughformer.estimators.defaults import token_config
     from roughformer.tokens import TokenConfig
 
     names = {"static": "static"} | {

@@ -6,6 +6,8 @@ The other names read and check columns, times and masks for the folders above.
 from roughformer.series._arrays import (
     Extras,
     Parts,
+    UnobservedWarning,
+    blocks,
     check_mask,
     is_tensor,
     layout_of,
@@ -13,7 +15,6 @@ from roughformer.series._arrays import (
     to_seconds,
 )
 from roughformer.series._combine import check_fraction, keep_mask, series_keys
-from roughformer.series._fill import UnobservedWarning, blocks
 from roughformer.series._table import (
     Read,
     column_numbers,

@@ -98,7 +98,7 @@ def train_demo_model(
     train = make_pulse(n, DEMO_SPAN, seed=1, shortest=_MIN_SECONDS)
     held = make_pulse(max(n // 5, 8), DEMO_SPAN, seed=2, shortest=_MIN_SECONDS)
     model.fit(train, train.labels, validation_data=(held, held.labels))
-    model.predictor_.facts["data"] = {"target": "heart rate"}
+    model.predictor_.metadata["data"] = {"target": "heart rate"}
     return model
 
 

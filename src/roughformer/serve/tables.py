@@ -369,11 +369,14 @@ def read_file(
     if len(batch) > limits.max_series:
         raise APIError(400, f"a file may have {limits.max_series} series, got {len(batch)}")
     series = []
+    origin = 0.0  # dates become seconds since 1970
+    if batch.time_origin is not None:
+        origin = float(batch.time_origin.astype("datetime64[ns]").astype(np.int64)) / 1e9
     for k in range(len(batch)):
         times, values = batch.series(k)
         entry = {
             "id": str(k if batch.ids is None else batch.ids[k]),
-            "times": times.tolist(),
+            "times": (times + origin).tolist(),
             "values": values.tolist(),  # NaN becomes null
         }
         if batch.static is not None:

@@ -402,7 +402,7 @@ class SlidingStreams:
                 static=static[i : i + len(some)] if self.names else None,
                 static_names=list(self.names) or None,
             )
-            output, mask = self.predictor.raw(batch)
+            output, mask = self.predictor.forward(batch)
             outputs.append(self.predictor.at_last_window(output, mask))
         return torch.cat(outputs) if outputs else None
 

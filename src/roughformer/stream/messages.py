@@ -272,7 +272,7 @@ def answers_of(predictor: Predictor, output: Tensor) -> Answers:
         probabilities = (output.double() / predictor.calibration).softmax(dim=-1)
         return Answers(classes=targets.labels, probabilities=probabilities.numpy())
     assert isinstance(targets, NumberTargets)
-    return Answers(**predictor.in_world(output), flat=targets.flat)
+    return Answers(**predictor.to_target_units(output), flat=targets.flat)
 
 
 def no_events(predictor: Predictor, dropped: int = 0) -> Events:

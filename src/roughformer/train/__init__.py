@@ -1,7 +1,15 @@
 """Training: the loop and its configuration, batches of inputs, splits, metrics, processes."""
 
 from roughformer.train.config import Augmentation, Callback, TrainConfig
-from roughformer.train.data import BatchSource, Inputs, TrainingData, join, source_of, tensors
+from roughformer.train.data import (
+    BatchSource,
+    Inputs,
+    TrainingData,
+    join,
+    run_fingerprint,
+    source_of,
+    tensors,
+)
 from roughformer.train.distributed import ProcessGroup, ProcessLost, current_process_group
 from roughformer.train.forecasting import (
     Drawn,
@@ -11,16 +19,17 @@ from roughformer.train.forecasting import (
     train_forecaster,
 )
 from roughformer.train.loop import check_device, processor_time, read_log, train
-from roughformer.train.metrics import (
+from roughformer.train.validation import (
     CLASSIFICATION,
     HIGHER_IS_BETTER,
     REGRESSION,
     better,
     check_metric,
     classification_scores,
+    fold_validation,
     regression_scores,
+    split_validation,
 )
-from roughformer.train.split import fold_validation, split_validation
 
 __all__ = [
     "CLASSIFICATION",
@@ -48,6 +57,7 @@ __all__ = [
     "processor_time",
     "read_log",
     "regression_scores",
+    "run_fingerprint",
     "source_of",
     "split_validation",
     "tensors",

@@ -119,6 +119,11 @@ class TrainConfig(Augmentation):
     readers: int = Field(
         0, ge=0, description="Processes that read a feature store; 0: a thread does."
     )
+    baselines: bool = Field(
+        True,
+        description="Fit simple baselines to the same parts as a network, for summary() and the "
+        "report.",
+    )
     tensorboard: bool = Field(False, description="Write events for TensorBoard to run_dir.")
     callbacks: tuple[Callback, ...] = Field(
         (),

@@ -1,5 +1,6 @@
 """What a model learns from: batches of inputs, made once or while training runs."""
 
+import hashlib
 import threading
 import time
 import warnings
@@ -607,3 +608,31 @@ class TrainingData:
     class_weight: Tensor | None = None
     key: str = ""
     valid_weight: Tensor | None = None
+
+
+# Raised when series come in another order, or are changed by other draws: a training that goes on
+# in the middle of an epoch would see some of them twice.
+_ORDER = 2
+# Options that change nothing in the state of a training.
+_NO_MATTER = {"save_seconds", "readers", "tensorboard", "calibrate", "metric", "baselines"}
+
+
+def run_fingerprint(*parts: Any) -> str:
+    """Hash data (series, tensors) and configuration (pydantic models, text): a run resumes only
+    with the same ones.
+    """
+    digest = hashlib.blake2b(bytes([_ORDER]), digest_size=16)
+    for part in parts:
+        if isinstance(part, SeriesBatch):
+            for array in (part.times, part.values, part.offsets, part.static):
+                if array is not None:
+                    digest.update(np.ascontiguousarray(array).view(np.uint8).data)
+        elif isinstance(part, StoredSeries):
+            digest.update(part.key.encode())
+        elif isinstance(part, str):
+            digest.update(part.encode())
+        elif isinstance(part, Tensor):
+            digest.update(part.contiguous().numpy().tobytes())
+        else:
+            digest.update(part.model_dump_json(exclude=_NO_MATTER).encode())
+    return digest.hexdigest()

@@ -27,7 +27,7 @@ from roughformer.model.outputs import OutputConfig, loss_of, loss_weight
 from roughformer.train.config import TrainConfig
 from roughformer.train.data import SAMPLE_WEIGHT, Inputs, Share, TrainingData, shares, take
 from roughformer.train.distributed import ProcessGroup, current_process_group, report_lost_process
-from roughformer.train.metrics import better
+from roughformer.train.validation import better
 from roughformer.util.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 
 _CLOCK: ContextVar[Callable[[], float]] = ContextVar("_CLOCK", default=time.perf_counter)

@@ -67,7 +67,7 @@ def _complete(
 
     Parameters
     ----------
-    {{series}}
+    {{parameters_of_series}}
     {{training}}
     {outputs}
     {{running}}
@@ -108,20 +108,7 @@ class _BaselineClassifier(TrainedClassifier):
         training: TrainConfig | dict[str, Any] | None = None,
     ) -> None:
         """Keep the parameters as given, as scikit-learn wants it; see the class."""
-        self.static = static
-        self.causal = causal
-        self.epochs = epochs
-        self.learning_rate = learning_rate
-        self.drop = drop
-        self.validation = validation
-        self.class_weight = class_weight
-        self.random_state = random_state
-        self.device = device
-        self.n_jobs = n_jobs
-        self.run_dir = run_dir
-        self.verbose = verbose
-        self.model = model
-        self.training = training
+        self._keep(locals())
 
 
 class _BaselineRegressor(TrainedRegressor):
@@ -150,20 +137,7 @@ class _BaselineRegressor(TrainedRegressor):
         training: TrainConfig | dict[str, Any] | None = None,
     ) -> None:
         """Keep the parameters as given, as scikit-learn wants it; see the class."""
-        self.static = static
-        self.causal = causal
-        self.epochs = epochs
-        self.learning_rate = learning_rate
-        self.drop = drop
-        self.validation = validation
-        self.uncertainty = uncertainty
-        self.random_state = random_state
-        self.device = device
-        self.n_jobs = n_jobs
-        self.run_dir = run_dir
-        self.verbose = verbose
-        self.model = model
-        self.training = training
+        self._keep(locals())
 
 
 class TransformerClassifier(_BaselineClassifier, kind="transformer", config=TransformerModelConfig):

@@ -1,7 +1,10 @@
 """Which windows, channels and words drove a prediction.
 
 Let f be what is explained: the log-odds of a class, log p / (1 - p) after calibration, or a number
-in units of the world. What "hidden" means is said in ``roughformer.inference.occlusion``.
+in units of the target. A model's main input, x ``(B, W, ...)``, has W rows for each series, and
+features: tokens of windows, or spectra of windows. "Hidden" is a value that tells nothing: for
+tokens, the spectrum of the whole path and static covariates NaN (not known), which models scale to
+0 as they do the mean of the training part; for spectra of windows a flat one, 0.
 
 windows    f(x) - f(x with one window hidden).
 channels   f(x) - f(x with every word that has a letter of the channel hidden in all windows, and
@@ -31,9 +34,10 @@ windows after it.
 
 import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -42,15 +46,175 @@ import torch
 from torch import Tensor, nn
 
 from roughformer.errors import InputError
-from roughformer.inference.occlusion import NOTHING, hideable
 from roughformer.inference.predictor import Predictor
 from roughformer.inference.targets import ClassTargets, NumberTargets
 from roughformer.model.ensemble import SignatureEnsemble
 from roughformer.model.outputs import point_of
 from roughformer.series import SeriesBatch, UnobservedWarning
-from roughformer.util.checks import whole_number
+from roughformer.tokens.spectrum import frequencies
+from roughformer.tokens.tempo import TempoEncoder
+from roughformer.util.checks import optional, whole_number
 
 __all__ = ["Explanation", "explain"]
+
+_NOTHING = -1
+Inputs = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class MaskedInputs:
+    """The inputs of B series, and what hides their L windows and C channels."""
+
+    inputs: Inputs
+    main: str
+    """Which of them is x."""
+    hidden: float
+    """What x is where it is hidden."""
+    scales: tuple[tuple[nn.Module, int], ...]
+    """What scales features, so that hidden is 0, and the number of its first feature in ``names``;
+    none: x is as it is."""
+    covers: Tensor
+    """``(L, W)``: rows that are hidden with each window."""
+    holds: Tensor
+    """``(C, ...)``: features that are hidden with each channel."""
+    names: list[str]
+    """Of the features, flat."""
+
+    def take(self, series: Tensor) -> Inputs:
+        """Inputs of some series ``(n,)``."""
+        return {name: x[series] for name, x in self.inputs.items()}
+
+    def hide_all(self, series: Tensor) -> Inputs:
+        """``take`` with nothing shown of x, nor of the spectrum of the whole path."""
+        inputs = self.take(series)
+        hidden = {self.main: torch.full_like(inputs[self.main], self.hidden)}
+        if "spectrum" in inputs:
+            hidden["spectrum"] = torch.full_like(inputs["spectrum"], torch.nan)
+        return inputs | hidden
+
+    def slopes(self, f: Callable[[Inputs], Tensor], series: Tensor, share: Tensor) -> Tensor:
+        """``(n, F)``: Σ_k z_ki ∂f/∂z_ki at share · z, z ``(n, W, ...)`` what the model sees of x.
+
+        ``f`` gives n numbers for the inputs of n series; ``share (n,)``.
+        """
+        inputs = self.take(series)
+        pairs: list[tuple[Tensor, Tensor, int]] = []
+
+        def shrink(z: Tensor, first: int) -> Tensor:
+            z = z.detach()
+            part = (share.view(-1, *[1] * (z.dim() - 1)) * z).requires_grad_()
+            pairs.append((z, part, first))
+            return part
+
+        with torch.enable_grad(), _outputs_changed(self.scales, shrink):
+            if not self.scales:
+                inputs[self.main] = shrink(inputs[self.main], 0)
+            total = f(inputs).sum()
+            slopes = torch.autograd.grad(total, [part for _, part, _ in pairs])
+        n = len(series)
+        found = torch.zeros(n, len(self.names), device=share.device)
+        for (z, _, first), slope in zip(pairs, slopes, strict=True):
+            each = z * slope
+            # (n, W, ...), rows added up; or (n, F) of one row: the last token, or the spectrum.
+            each = each.sum(dim=1).reshape(n, -1) if each.dim() > 2 else each
+            found[:, first : first + each.shape[1]] += each
+        return found
+
+    def hide(self, jobs: Tensor) -> Inputs:
+        """Copies of the inputs: of the series ``jobs[:, 0]`` without the window ``jobs[:, 1]``, the
+        channel ``jobs[:, 2]`` and the static covariate ``jobs[:, 3]``, each a number or _NOTHING.
+        """
+        series, window, channel, covariate = jobs.unbind(dim=1)
+        inputs = self.take(series)
+        x = inputs[self.main]
+        ones = [1] * (x.dim() - 2)
+        # _NOTHING (-1) picks the last row, which is then switched off.
+        rows = self.covers[window] & (window >= 0)[:, None]  # (n, W)
+        features = self.holds[channel] & (channel >= 0).view(-1, *ones)  # (n, ...)
+        which = rows.view(*rows.shape, *ones) | features.unsqueeze(1)
+        inputs[self.main] = x.masked_fill(which, self.hidden)
+        for name, number in (("spectrum", channel), ("static", covariate)):
+            if name in inputs:  # (n, C, J) or (n, S)
+                places = torch.arange(inputs[name].shape[1], device=jobs.device)
+                unknown = number[:, None] == places
+                unknown = unknown.view(*unknown.shape, *[1] * (inputs[name].dim() - 2))
+                inputs[name] = inputs[name].masked_fill(unknown, torch.nan)
+        return inputs
+
+
+@contextmanager
+def _outputs_changed(
+    modules: tuple[tuple[nn.Module, int], ...], change: Callable[[Tensor, int], Tensor]
+) -> Iterator[None]:
+    """What the modules give is changed by ``change`` on its way."""
+    hooks = [
+        module.register_forward_hook(
+            lambda module, args, output, first=first: change(output, first)
+        )
+        for module, first in modules
+    ]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def masked_inputs(predictor: Predictor, inputs: Inputs) -> MaskedInputs:
+    """For the ``inputs`` of a predictor's model, on its device."""
+    if isinstance(predictor.encoder, TempoEncoder):
+        return _spectra(predictor.encoder, inputs)
+    if not hasattr(predictor.encoder, "feature_channels"):
+        raise InputError(
+            f"a model with the inputs of {type(predictor.encoder).__name__} cannot be explained"
+        )
+    encoder: Any = predictor.encoder
+    tokens = inputs["tokens"]
+    uses = encoder.feature_channels()
+    holds = torch.zeros(len(encoder.channels), len(uses), dtype=torch.bool)
+    for feature, channels in enumerate(uses):
+        holds[list(channels), feature] = True
+    first = {"standardize": 0, "standardize_last": 0, "standardize_spectrum": len(uses)}
+    named = ((name.split(".")[-1], module) for name, module in predictor.model.named_modules())
+    names = list(encoder.names)
+    if "spectrum" in inputs:
+        turns = frequencies(encoder.config.spectrum) / (2 * np.pi)
+        names += [f"spectrum:{channel} at {x:.4g}" for channel in encoder.channels for x in turns]
+    return MaskedInputs(
+        inputs=inputs,
+        main="tokens",
+        hidden=torch.nan,
+        scales=tuple((module, first[name]) for name, module in named if name in first),
+        covers=torch.eye(tokens.shape[1], dtype=torch.bool, device=tokens.device),
+        holds=holds.to(tokens.device),
+        names=names,
+    )
+
+
+def _spectra(encoder: TempoEncoder, inputs: Inputs) -> MaskedInputs:
+    """A window hides every spectrum that has at least half of its time in it."""
+    spectra = inputs["spectra"]  # (B, K, 2C, J)
+    n, c, j = max(encoder.n_windows, 1), len(encoder.channels), spectra.shape[-1]
+    end = np.asarray(inputs["times"][:1].cpu(), dtype=np.float64).reshape(-1)
+    begin = end - 1 / n
+    begin[-1] = 0.0  # the last is that of the whole span
+    edges = np.arange(n + 1) / n
+    common = np.minimum(end, edges[1:, None]) - np.maximum(begin, edges[:-1, None])  # (n, K)
+    covers = common >= (0.5 - 1e-6) * (end - begin)
+    owner = torch.arange(2 * c) % c  # channels, then their variations
+    holds = (torch.arange(c)[:, None] == owner).unsqueeze(-1).expand(c, 2 * c, j)
+    of = [*encoder.channels, *(f"variation of {name}" for name in encoder.channels)]
+    turns = encoder.low * np.exp(encoder.step * np.arange(j))
+    return MaskedInputs(
+        inputs=inputs,
+        main="spectra",
+        hidden=0.0,
+        scales=(),
+        covers=torch.from_numpy(covers).to(spectra.device),
+        holds=holds.to(spectra.device),
+        names=[f"{name} at {rate:.4g} turns" for name in of for rate in turns],
+    )
+
 
 _STEPS = 24  # nodes of the Gauss-Legendre rule for a piece of the integral over α
 _MOST_PIECES = 32
@@ -59,7 +223,6 @@ _MOST_SHARED = 0.02
 _NUMBERS_AT_ONCE = 2**22  # bounds the tokens of a model call: copies x windows x features
 _SERIES_AT_ONCE = 256
 
-Inputs = dict[str, Tensor]
 Floats = npt.NDArray[np.float64]
 
 
@@ -87,6 +250,8 @@ class Explanation:
         f(x): the log-odds of that class, or the predicted number.
     baseline : float
         f with all windows hidden: all words together make up the difference to ``value``.
+    series : SeriesBatch
+        The series itself, a batch of one.
     """
 
     windows: Floats
@@ -98,6 +263,60 @@ class Explanation:
     target: Any
     value: float
     baseline: float
+    series: SeriesBatch
+
+    def to_frame(self) -> Any:
+        """Put all importances into one pandas DataFrame.
+
+        Returns
+        -------
+        DataFrame
+            A row for each window, channel, static covariate and word, with the columns ``kind``,
+            ``name``, ``start`` and ``end`` (of windows), ``importance``.
+        """
+        pandas = optional("pandas", "tables")
+        edges = self.window_edges
+        rows = [
+            ("window", str(k + 1), edges[k], edges[k + 1], x) for k, x in enumerate(self.windows)
+        ]
+        named = {"channel": self.channels, "static": self.static, "word": self.words}
+        for kind, importances in named.items():
+            rows += [(kind, name, np.nan, np.nan, x) for name, x in importances.items()]
+        return pandas.DataFrame(rows, columns=["kind", "name", "start", "end", "importance"])
+
+    def plot(self, path: Any = None) -> Any:
+        """Plot the series shaded by the importance of its windows, over bars for the others.
+
+        Parameters
+        ----------
+        path : path, optional
+            Also save the figure there (PNG, SVG, PDF by its ending).
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+        """
+        from roughformer.plots import plot_explanation
+
+        return plot_explanation(self, path=path)
+
+    def _repr_html_(self) -> str:
+        """Show the prediction and the largest importances of each kind."""
+        most = int(np.abs(self.windows).argmax()) if len(self.windows) else None
+        rows = []
+        if most is not None:
+            start, end = self.window_edges[most : most + 2]
+            rows.append(("window", f"{start:.4g} to {end:.4g}", float(self.windows[most])))
+        named = {"channel": self.channels, "static": self.static, "word": self.words}
+        for kind, importances in named.items():
+            first = sorted(importances, key=lambda name: -abs(importances[name]))[:5]
+            rows += [(kind, name, importances[name]) for name in first]
+        cells = "".join(
+            f"<tr><td>{kind}</td><td>{escape(name)}</td><td>{x:+.4g}</td></tr>"
+            for kind, name, x in rows
+        )
+        head = "<tr><th></th><th></th><th>importance</th></tr>"
+        return f"<p>{escape(self.prediction)}</p><table>{head}{cells}</table>"
 
 
 def explain(
@@ -167,14 +386,14 @@ class _Explainer:
         self.predictor, self.batch = predictor, batch
         encoded = predictor.encoder.encode(batch, threads=threads)
         inputs = {name: x.to(predictor.device) for name, x in encoded.items()}
-        self.hideable = hideable(predictor, inputs)
-        self.names, self.static_names = self.hideable.names, list(predictor.encoder.static)
+        self.masked = masked_inputs(predictor, inputs)
+        self.names, self.static_names = self.masked.names, list(predictor.encoder.static)
         self.edges = predictor.window_edges(batch)
         everything = torch.arange(len(batch), device=predictor.device)
         with torch.no_grad():
             self.output, all_hidden = (  # (B, m[, k])
                 torch.cat([self._outputs(take(which)) for which in self._chunks(everything)])
-                for take in (self.hideable.take, self.hideable.hide_all)
+                for take in (self.masked.take, self.masked.hide_all)
             )
         self.at = self.output.argmax(dim=1) if chosen is None else torch.full((len(batch),), chosen)
         self.value = self._explained(self.output, self.at)
@@ -202,6 +421,7 @@ class _Explainer:
                 target=explained[b],
                 value=float(self.value[b]),
                 baseline=float(self.baseline[b]),
+                series=self.batch[b : b + 1],
             )
             for b in range(len(self.batch))
         ]
@@ -210,9 +430,9 @@ class _Explainer:
         """Changes of f by hiding ``(B, L)`` windows, ``(B, C)`` channels, ``(B, S)`` covariates."""
         n = len(self.batch)
         n_static = len(self.predictor.encoder.static)
-        sizes = (len(self.hideable.covers), len(self.hideable.holds), n_static)
+        sizes = (len(self.masked.covers), len(self.masked.holds), n_static)
         # A row for each copy: its series, then the window, the channel or the covariate to hide.
-        jobs = torch.full((n, sum(sizes), 4), NOTHING, dtype=torch.long)
+        jobs = torch.full((n, sum(sizes), 4), _NOTHING, dtype=torch.long)
         jobs[:, :, 0] = torch.arange(n)[:, None]
         first = 0
         for kind, size in enumerate(sizes, start=1):
@@ -223,7 +443,7 @@ class _Explainer:
         with torch.no_grad():
             for which in self._chunks(jobs):
                 of = which[:, 0].cpu()
-                after = self._explained(self._outputs(self.hideable.hide(which)), self.at[of])
+                after = self._explained(self._outputs(self.masked.hide(which)), self.at[of])
                 changes.append(self.value[of] - after)
         change = torch.cat(changes).view(n, sum(sizes)).numpy() if changes else np.zeros((n, 0))
         windows, channels, static = np.split(change, np.cumsum(sizes)[:-1], axis=1)
@@ -233,7 +453,7 @@ class _Explainer:
         """Integrated gradients ``(B, F)``, adding up to value - baseline; in more pieces for the
         series whose words miss it.
         """
-        words = torch.zeros(len(self.batch), len(self.hideable.names), dtype=torch.float64)
+        words = torch.zeros(len(self.batch), len(self.masked.names), dtype=torch.float64)
         wanted = self.value - self.baseline
         left, pieces = torch.arange(len(self.batch)), 1
         while len(left):
@@ -267,7 +487,7 @@ class _Explainer:
         share = torch.from_numpy(u**3).float().to(device)
         place = torch.arange(n, device=device).repeat_interleave(len(u))
         step = torch.arange(len(u), device=device).repeat(n)
-        total = torch.zeros(n, len(self.hideable.names), dtype=torch.float64)
+        total = torch.zeros(n, len(self.masked.names), dtype=torch.float64)
         for which in self._chunks(torch.stack([place, step], dim=1)):
             row, at = which.unbind(dim=1)
             of = series.to(device)[row]
@@ -276,13 +496,13 @@ class _Explainer:
             def f(inputs: Inputs, number: Tensor = number) -> Tensor:
                 return self._explained(self._outputs(inputs), number)
 
-            words = self.hideable.slopes(f, of, share[at])
+            words = self.masked.slopes(f, of, share[at])
             total.index_add_(0, row.cpu(), weight[at.cpu()][:, None] * words.cpu().double())
         return total
 
     def _chunks(self, rows: Tensor) -> Iterator[Tensor]:
         """Rows for one call of the model each."""
-        _, rows_each, *features = self.hideable.inputs[self.hideable.main].shape
+        _, rows_each, *features = self.masked.inputs[self.masked.main].shape
         each = rows_each * max(math.prod(features), rows_each)  # attention is over pairs of rows
         size = max(_NUMBERS_AT_ONCE // max(each, 1), 1)
         return (rows[i : i + size] for i in range(0, len(rows), size))
@@ -299,7 +519,7 @@ class _Explainer:
         targets = self.predictor.targets
         at = at[:, None]
         if isinstance(targets, NumberTargets):
-            points = targets.to_world(point_of(output, self.predictor.outputs))
+            points = targets.to_units(point_of(output, self.predictor.outputs))
             return points.gather(1, at)[:, 0]
         logits = output.double() / self.predictor.calibration
         own = logits.gather(1, at)[:, 0]
@@ -317,7 +537,7 @@ class _Occluder(_Explainer):
     ) -> None:
         self.predictor, self.batch, self.threads = predictor, batch, threads
         self.edges = predictor.window_edges(batch)
-        self.output = predictor.raw(batch, threads=threads)[0]
+        self.output = predictor.forward(batch, threads=threads)[0]
         self.at = self.output.argmax(dim=1) if chosen is None else torch.full((len(batch),), chosen)
         self.value = self._explained(self.output, self.at)
         nothing = self._without(np.ones(batch.values.shape, dtype=np.bool_))
@@ -334,7 +554,7 @@ class _Occluder(_Explainer):
         values = np.where(hidden, np.nan, batch.values)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UnobservedWarning)
-            return self.predictor.raw(batch.with_values(values), threads=self.threads)[0]
+            return self.predictor.forward(batch.with_values(values), threads=self.threads)[0]
 
     def _change(self, output: Tensor) -> Floats:
         return (self.value - self._explained(output, self.at)).numpy()
