@@ -134,7 +134,8 @@ def test_importing_the_readers_imports_nothing_heavy():
 
 @pytest.mark.parametrize(
     "text",
-    ["id,t,x\n1,0,0.5\n1,1,1.5\n", "id;t;x\n1;0;0,5\n1;1;1,5\n", "id\tt\tx\n1\t0\t0.5\n1\t1\t1.5\n"],
+    ["id,t,x\n1,0,0.5\n1,1,1.5\n",
+     "id;t;x\n1;0;0,5\n1;1;1,5\n", "id\tt\tx\n1\t0\t0.5\n1\t1\t1.5\n"],
     ids=["commas", "semicolons and decimal commas", "tabs"],
 )  # fmt: skip
 def test_csv_separators_and_decimal_marks_are_told_apart(tmp_path, text):

@@ -224,6 +224,23 @@ class Storage:
         """Sizes, dtype and what is there, in one line."""
         return _combine.describe(self._fields(), self.missing)
 
+    def _repr_html_(self) -> str:
+        """Sizes, and a row for each of the first channels."""
+        from html import escape
+
+        rows = []
+        for name, column in list(zip(self.channels, self.values.T, strict=True))[:20]:
+            seen = column[~np.isnan(column)]
+            low, mean, high = (
+                (f"{f(seen):.4g}" for f in (np.min, np.mean, np.max)) if len(seen) else "–––"
+            )
+            missing = 1 - len(seen) / max(len(column), 1)
+            cells = (escape(name), f"{missing:.0%}", low, mean, high)
+            rows.append("".join(f"<td>{cell}</td>" for cell in cells))
+        head = "".join(f"<th>{x}</th>" for x in ("channel", "missing", "min", "mean", "max"))
+        body = "".join(f"<tr>{row}</tr>" for row in rows)
+        return f"<p>{escape(repr(self))}</p><table><tr>{head}</tr>{body}</table>"
+
     def equals(self, other: object) -> bool:
         """Compare values (NaN = NaN), times, names, ids, labels, origin and dtypes.
 
