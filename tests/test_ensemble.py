@@ -466,7 +466,7 @@ def test_interval_quantiles_of_all_sizes(channels, n_cells):
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_the_encoder_says_the_same_of_ragged_and_of_padded_series():
     from roughformer.signatures.engine import pad
-    from roughformer.signatures.padded import observed
+    from roughformer.signatures.torch_backend import observed
 
     batch, _ = irregular(*waves(7))
     static = np.random.default_rng(0).normal(size=(7, 2))

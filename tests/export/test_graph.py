@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import roughformer as rf
 from roughformer.export import Graph
 from roughformer.export.checking import differences, expected_of
-from roughformer.signatures.padded import observed
+from roughformer.signatures.torch_backend import observed
 from roughformer.tokens.tempo import with_variation
 
 EXPLICIT = (101.0, 103.5, 104.0, 107.0)

@@ -17,16 +17,17 @@ from torch import Tensor
 
 from roughformer.errors import InputError
 from roughformer.series import SeriesBatch
-from roughformer.signatures.clocks import sinc, waves
 from roughformer.signatures.engine import fill_gaps
-from roughformer.signatures.padded import (
+from roughformer.signatures.spectrum import spectrum_words
+from roughformer.signatures.torch_backend import (
     Observed,
     linear_points,
     number,
     path_at,
     place_knots,
+    sinc,
+    waves,
 )
-from roughformer.signatures.spectrum import spectrum_words
 from roughformer.tokens.padded import PaddedInputs
 from roughformer.tokens.pieces import pieces_between
 from roughformer.tokens.thinning import thinned
