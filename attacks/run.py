@@ -1,10 +1,10 @@
 """Attack the product and publish what failed: ``make attack``.
 
-    python attacks/run.py [--seconds 420] [--seed 0] [--only NAME] [--publish]
+    python attacks/run.py [--seconds 480] [--seed 0] [--only NAME] [--publish]
 
 runs every attack in a process of its own (a crash is a failure, not the end), within ``--seconds``
-in all, from a seed; ends with 1 if anything failed. ``--publish`` writes results/faults.json and
-docs/faults.md.
+in all with what they take to start, from a seed; ends with 1 if anything failed. ``--publish``
+writes results/faults.json and docs/faults.md.
 """
 
 import argparse
@@ -30,7 +30,9 @@ from _harness import ATTACKS, Target  # noqa: E402
 
 import store  # noqa: E402, F401
 
-_GRACE = 150.0  # seconds beyond its share after which an attack counts as hung
+_STARTUP = 12.0  # seconds that an attack takes before its first attempt, about
+_GRACE = 120.0  # seconds beyond all that, after which an attack counts as hung
+_LIMIT = 590.0  # seconds for everything, whatever hangs
 
 
 def run_one(name: str, seed: int, seconds: float) -> dict:
@@ -42,8 +44,10 @@ def run_one(name: str, seed: int, seconds: float) -> dict:
     return {"tried": target.tried, "failures": target.failures, "figures": target.figures}
 
 
-def run_apart(name: str, seed: int, seconds: float) -> dict:
-    """In a process of its own."""
+def run_apart(name: str, seed: int, seconds: float, timeout: float) -> dict:
+    """In a process of its own, which is ended after ``timeout``."""
+    if timeout < seconds:
+        return {"tried": 0, "failures": ["there was no time left for it"], "figures": {}}
     command = [
         sys.executable,
         __file__,
@@ -61,7 +65,7 @@ def run_apart(name: str, seed: int, seconds: float) -> dict:
                 capture_output=True,
                 text=True,
                 errors="replace",
-                timeout=seconds + _GRACE,
+                timeout=timeout,
             )
         except subprocess.TimeoutExpired:
             return {"tried": 1, "failures": ["it hung"], "figures": {}}
@@ -104,7 +108,7 @@ def page(results: dict) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seconds", type=float, default=420.0, help="for all attacks together")
+    parser.add_argument("--seconds", type=float, default=480.0, help="for all attacks together")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", action="append", help="name of an attack; may be given again")
     parser.add_argument("--publish", action="store_true", help="write the results and the page")
@@ -115,10 +119,15 @@ def main() -> int:
         ask.result.write_text(json.dumps(run_one(ask.one, ask.seed, ask.seconds)))
         return 0
     chosen = ask.only or list(ATTACKS)
-    shares = sum(ATTACKS[name].share for name in chosen)
     began, found = time.monotonic(), {}
-    for name in chosen:
-        row = run_apart(name, ask.seed, ask.seconds * ATTACKS[name].share / shares)
+    for k, name in enumerate(chosen):
+        # What is left is shared out anew: an attack that was slow to start costs all the others.
+        passed = time.monotonic() - began
+        left = ask.seconds - passed - _STARTUP * len(chosen[k:])
+        share = ATTACKS[name].share / sum(ATTACKS[other].share for other in chosen[k:])
+        seconds = max(left * share, 2.0)
+        timeout = min(seconds + _STARTUP + _GRACE, _LIMIT - passed)
+        row = run_apart(name, ask.seed, seconds, timeout)
         found[name] = row
         print(
             f"{name}: {row['tried']} tried, {len(row['failures'])} failed {row['figures'] or ''}",

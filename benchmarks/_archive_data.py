@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 import roughformer as rf
-from roughformer.signatures.path import values_at
+from roughformer import values_at
 
 __all__ = ["ArchiveSet", "Grid", "archive_directory", "choose_grid", "read_set", "resample"]
 __all__ += ["set_sizes"]

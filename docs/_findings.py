@@ -327,9 +327,71 @@ def search_on(t: Tables, task: str, prefix: str) -> dict[str, str]:
     return found | {f"{prefix}_trials": str(len(trials))}
 
 
+# What the words claim -> what the numbers must say. A number that no longer supports its sentence
+# stops the page from being written (and the test that compares it).
+CLAIMS = {
+    "It is faster, by more than the paper says.": "sine_ratio > paper_sine_ratio "
+    "and hr_ratio > paper_hr_ratio and sine_ratio_dropped > 1 and hr_ratio_dropped > 1",
+    "It keeps working when half of the points go.": "sine_rformer_dropped > 0.95 * sine_rformer "
+    "and sine_paper_dropped > max(sine_gru_dropped, sine_ode_dropped, sine_cde_dropped, "
+    "sine_rde_dropped)",
+    "is about as good as the paper's choices": "abs(sine_ssm_dropped - sine_paper_dropped) < 0.05",
+    "ours is ahead of both": "sine_rformer_dropped > max(sine_ssm_dropped, sine_paper_dropped)",
+    "It learns faster than the Transformer": "sine_paper > sine_transformer "
+    "and sine_paper_dropped > sine_transformer_dropped",
+    "It learns more from the same time.": "max(hr_random_rformer, hr_random_paper) < "
+    "min(hr_random_gru, hr_random_cde, hr_random_rde, hr_random_ssm, hr_random_ode, "
+    "hr_random_transformer)",
+    "The baselines lose what they had learnt": "changed_ssm_50 < 0.5 * changed_ssm_0 "
+    "and changed_gru_50 < 0.5 * changed_gru_0 and changed_ode_50 < 0.5 * changed_ode_0",
+    "dropping points in training costs nothing": "changed_hr_all_0 <= changed_hr_rformer_0",
+    "its signatures alone": "changed_hr_paper_80 < changed_hr_rformer_80 "
+    "and changed_hr_paper_90 < changed_hr_rformer_90",
+    "loses much:": "min(changed_hr_rformer_ppg, changed_hr_rformer_ecg) > 3 * changed_hr_rformer_0",
+    "is ahead without PPG": "changed_hr_count_ppg < changed_hr_rformer_ppg",
+    "most of the gap is the": "search_faster - search_paper > search_score - search_faster",
+    "the local view carries it": "cut_sine_local > cut_sine_global and cut_hr_none < cut_hr_global "
+    "and abs(cut_sine_none - cut_sine_local) < 0.05 and abs(cut_hr_both - cut_hr_none) < 0.1",
+    "The spectrum gives most": "cut_sine_spectrum > cut_sine_all_no_spectrum "
+    "and cut_hr_spectrum < min(cut_hr_lag, cut_hr_none, cut_hr_all_no_spectrum)",
+    "and 25 do better in the same time": "max(cut_hr_all_windows10, cut_hr_all_windows25) "
+    "< cut_hr_all_none",
+    "depends on what an epoch may cost": "nrde_score > nrde_paper_score "
+    "and nrde_hr_score < nrde_hr_paper_score",
+    "Ours are slow and not blind": "hr_random_gru < 0.8 * hr_random_mean "
+    "and hr_random_ode < hr_random_mean",
+    "ahead of Neural CDE": "min(sine_gru, sine_ode) > max(sine_cde, sine_rde)",
+    "The sine task is easy.": "min(sine_nn, sine_nn_dropped, sine_periodogram, sine_rocket) > 0.99",
+    "The random split of heart rates leaks.": "hr_random_own_nearest < 0.5 "
+    "and hr_patient_nn > 10 * hr_random_nn",
+    "it is not first there": "hr_patient_rformer > hr_patient_rocket",
+    "comes near to counting beats": "min(hr_patient_rformer, hr_patient_rocket, hr_patient_rde, "
+    "hr_patient_own_rde) > 1.5 * hr_patient_peaks",
+    "counting is ahead": "peaks_without_worst < rates_without_worst",
+    "counting is worse": "peaks_of_worst > rates_of_worst",
+    "agree about as well with each other": "abs(hr_patient_pulse - hr_patient_rates) < 0.5",
+}  # fmt: skip
+
+
+def check_claims(words: str, found: dict[str, str]) -> None:
+    """Raise ``ValueError`` for the first claim that is not in the words or not in the numbers."""
+    values = {name: re.search(r"-?\d+(\.\d+)?", text) for name, text in found.items()}
+    numbers = {name: float(value.group()) for name, value in values.items() if value}
+    for claim, condition in CLAIMS.items():
+        if claim not in words:
+            raise ValueError(f"_findings.txt no longer says {claim!r}: change CLAIMS, too")
+        if not eval(condition, {}, numbers):
+            used = {
+                name: found[name] for name in re.findall(r"[a-z_]\w+", condition) if name in found
+            }
+            raise ValueError(f"the numbers no longer support {claim!r}: {condition}, but {used}")
+
+
 def page() -> str:
-    """The text of docs/findings.md."""
-    return (HERE / "_findings.txt").read_text().format(**numbers(Tables()))
+    """The text of docs/findings.md, whose claims are checked first."""
+    words, found = (HERE / "_findings.txt").read_text(), numbers(Tables())
+    check_claims(words, found)
+    return words.format(**found)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import roughformer as rf
 
 TINY = {
     "windows": 4, "depth": 2, "clock": 0, "spectrum": None, "d_model": 8, "n_heads": 2,
-    "epochs": 2, "random_state": 0, "n_jobs": 1,
+    "epochs": 2, "random_state": 0, "n_jobs": 1, "baselines": False,
 }  # fmt: skip
 
 

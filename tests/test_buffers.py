@@ -11,8 +11,8 @@ import pytest
 import torch
 
 import roughformer as rf
-from roughformer.signatures import buffers
-from roughformer.signatures.buffers import new_result
+from roughformer.signatures import library as buffers
+from roughformer.signatures.library import new_result
 
 SHAPE = (3, 1 << 20)  # 12 MB of float32
 
@@ -174,7 +174,7 @@ def test_a_forked_child_writes_to_memory_of_its_own():
     code = """
 import os
 import numpy as np
-from roughformer.signatures import buffers
+from roughformer.signatures import library as buffers
 
 kept = buffers.new_result((1 << 20,), np.float32)
 kept.fill(1)

@@ -107,6 +107,16 @@ def test_pages_of_measurements_have_the_published_numbers(name):
     )
 
 
+def test_a_finding_that_its_numbers_no_longer_support_is_not_written():
+    findings = script("_findings")
+    words, numbers = (DOCS / "_findings.txt").read_text(), findings.numbers(findings.Tables())
+    findings.check_claims(words, numbers)
+    with pytest.raises(ValueError, match="no longer support 'It is faster"):
+        findings.check_claims(words, numbers | {"sine_ratio": "0.9"})
+    with pytest.raises(ValueError, match="no longer says 'It is faster"):
+        findings.check_claims(words.replace("It is faster", "It is slower"), numbers)
+
+
 def test_every_public_name_is_in_the_reference():
     page = (DOCS / "reference.md").read_text()
     names = [n for n in rf.__all__ if n not in ("__version__", "nn")]

@@ -54,6 +54,19 @@ def test_a_damaged_library_is_not_used(monkeypatch, tmp_path):
     assert "cannot be loaded" in str(library._open())
 
 
+def test_the_kernel_is_built_where_nothing_else_is_installed():
+    """pip builds wheels in an environment that has neither numpy nor torch."""
+    code = (
+        "import sys\n"
+        "sys.modules.update(dict.fromkeys(('numpy', 'torch', 'scipy', 'sklearn')))\n"
+        "from roughformer.signatures.native.build import generate, is_current\n"
+        "print(is_current(), len(generate()) > 10_000)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split()[1] == "True"
+
+
 def test_a_missing_compiler_is_named(monkeypatch):
     monkeypatch.setattr(native_build, "find_compiler", lambda: None)
     with pytest.raises(native_build.BuildError, match=r"install g\+\+ or clang\+\+"):

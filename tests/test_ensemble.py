@@ -176,7 +176,7 @@ def test_the_command_line_trains_predicts_evaluates_and_explains_with_the_defaul
     metrics = json.loads((run / "metrics.json").read_text())
     assert metrics["validation"]["accuracy"] > 0.8
     assert "majority class" in metrics["yardsticks"]
-    assert "Beside yardsticks" in (run / "report.html").read_text()
+    assert "Beside simple baselines" in (run / "report.html").read_text()
     for command in ("predict", "evaluate", "explain"):
         succeeds(command, run, data, "--threads", "1")
 
@@ -189,6 +189,46 @@ def test_summary_shows_the_yardsticks_and_a_verdict(fitted):
     noise = np.random.default_rng(0).integers(0, 2, 40)
     hopeless = rf.RFormerClassifier(random_state=0).fit(x[:, :, 1:], noise).summary()
     assert "The model is not better than" in hopeless
+
+
+def test_a_network_is_shown_beside_simple_baselines_on_its_validation_part():
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(60, 30, 1)), rng.integers(0, 2, 60)
+    x[:, 0, 0] += 4.0 * y  # which boosting on summaries finds at once
+    network = {"recipe": "attention", "windows": 4, "epochs": 1, "random_state": 0}
+    model = rf.RFormerClassifier(**network).fit(x, y)
+    text = model.summary()
+    rows = ("validation scores", "majority class", "gradient boosting on summaries")
+    assert all(row in text for row in (*rows, "ridge on functionals"))
+    scores = model.predictor_.metadata["beside_baselines"]
+    held = model.validation_index_
+    assert scores["model"]["accuracy"] == pytest.approx(model.score(x[held], y[held]))
+    majority = np.bincount(y[np.setdiff1d(np.arange(60), held)]).argmax()
+    assert scores["majority class"]["accuracy"] == pytest.approx(np.mean(y[held] == majority))
+    scores["model"]["accuracy"] = 0.3
+    assert "The model is not better than the majority class" in model.summary()
+    numbers = rf.RFormerRegressor(**network).fit(x, np.stack([y + x[:, 1, 0], x[:, 2, 0]], axis=1))
+    assert set(numbers.predictor_.metadata["beside_baselines"]) == {
+        "model", "gradient boosting on summaries", "ridge on functionals", "mean",
+    }  # fmt: skip
+    without = rf.RFormerClassifier(**network, training={"baselines": False}).fit(x, y)
+    assert "majority class" not in without.summary()
+
+
+def test_a_network_that_overfits_is_told():
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(60, 20, 2)), rng.integers(0, 2, 60)
+    options = {"windows": 5, "epochs": 60, "validation": 0.5, "random_state": 0}
+    training = {"patience": None, "weight_decay": 0.0, "metric": "accuracy"}
+    model = rf.RFormerClassifier(recipe="attention", **options, training=training).fit(x, y)
+    assert "It overfits: on the series that it was trained on its accuracy is" in model.summary()
+
+
+def test_metric_and_resuming_do_not_choose_the_network(tmp_path):
+    x, y = waves(24)
+    training = {"metric": "accuracy", "resume": True, "baselines": False}
+    model = rf.RFormerClassifier(training=training, run_dir=tmp_path, random_state=0).fit(x, y)
+    assert isinstance(model.predictor_.model, SignatureEnsemble)
 
 
 def test_out_of_fold_probabilities_are_honest():
@@ -448,7 +488,7 @@ def test_interval_quantiles_of_all_sizes(channels, n_cells):
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_the_encoder_says_the_same_of_ragged_and_of_padded_series():
     from roughformer.signatures.engine import pad
-    from roughformer.signatures.padded import observed
+    from roughformer.signatures.torch_backend import observed
 
     batch, _ = irregular(*waves(7))
     static = np.random.default_rng(0).normal(size=(7, 2))
@@ -575,12 +615,14 @@ def test_a_series_has_one_vector_that_tells_classes_apart(fitted, tmp_path):
     np.testing.assert_allclose(again.embed(x), vectors, atol=1e-6)
 
 
-@pytest.mark.parametrize("options", [{}, {"causal": True, "windows": 5}, {"n_estimators": 2}])
+@pytest.mark.parametrize(
+    "options", [{}, {"causal": True, "windows": 5}, {"training": {"n_estimators": 2}}]
+)
 def test_networks_have_vectors_of_series_too(options):
     x, y = waves(20)
     model = rf.RFormerClassifier(recipe="attention", epochs=1, **options).fit(x, y)
     vectors = model.embed(x)
-    width = model.predictor_.outputs.d_model * options.get("n_estimators", 1)
+    width = model.predictor_.outputs.d_model * (2 if "training" in options else 1)
     assert vectors.shape == (20, width)
     np.testing.assert_allclose(vectors[:1], model.embed(x[:1]), atol=1e-5)
 

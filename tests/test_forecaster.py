@@ -585,7 +585,7 @@ def test_plots_of_a_backtest_show_its_values_and_bands(small):
     x, t = two_channels(30, seed=9)
     batch = rf.SeriesBatch.from_arrays(x, t)
     found = small.backtest(batch)
-    figure = rf.plot_forecast(batch, found, 2, channels=["x1"])
+    figure = rf.plot_forecast(found, batch, 2, channels=["x1"])
     (axes,) = figure.axes
     mine = (found.series == 2) & (found.channel == 1)
     drawn = axes.lines[-2].get_ydata()
@@ -596,4 +596,4 @@ def test_plots_of_a_backtest_show_its_values_and_bands(small):
     assert shares.min() <= 100 * found.covered.mean() <= shares.max()
     assert len(left.lines) == 2
     with pytest.raises(InputError, match="at most 6 of x0, x1"):
-        rf.plot_forecast(batch, found, channels=["y"])
+        rf.plot_forecast(found, batch, channels=["y"])

@@ -15,7 +15,7 @@ from roughformer.signatures.functionals import (
     padded_cells,
     path_cells,
 )
-from roughformer.signatures.padded import observed
+from roughformer.signatures.torch_backend import observed
 
 
 def ragged(rng, n=12, channels=2, missing=0.3, longest=40):

@@ -69,7 +69,7 @@ def test_the_layer_is_the_engine_on_padded_tensors(windows, lifts, transform):
 
 
 def _placed(layer, data):
-    from roughformer.signatures.padded import place
+    from roughformer.signatures.torch_backend import place
 
     return place(layer.windows, data)
 

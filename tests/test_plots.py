@@ -223,6 +223,33 @@ def test_an_empty_history_and_one_without_validation_are_drawn(tmp_path):
 # Explanation
 
 
+def test_an_explanation_draws_itself_and_is_a_table(tmp_path):
+    x = np.random.default_rng(0).normal(size=(12, 20, 2)).cumsum(axis=1)
+    model = rf.RFormerClassifier(windows=4, epochs=1, random_state=0, training={"baselines": False})
+    found = model.fit(x, np.arange(12) % 2).explain(x[3:5])[1]
+    assert rf.SeriesBatch.of(x[4:5]).equals(found.series)
+    assert "→" in words(found.plot(tmp_path / "a.png"))
+    picture(tmp_path / "a.png")
+    frame = found.to_frame()
+    assert frame["kind"].value_counts()[["window", "channel", "word"]].tolist() == [4, 2, 20]
+    windows = frame[frame["kind"] == "window"]
+    np.testing.assert_array_equal(windows["importance"], found.windows)
+    np.testing.assert_array_equal(windows["end"], found.window_edges[1:])
+    html = found._repr_html_()
+    assert "probability" in html
+    assert html.count("<tr>") == 1 + 1 + 2 + 5  # head, window, channels, words
+    assert "no epochs yet" not in words(plots.plot_history(model))
+
+
+def test_batches_and_estimators_show_themselves_in_a_notebook(batch):
+    html = batch._repr_html_()
+    assert "<td>pulse</td>" in html
+    assert "<td>never</td><td>100%</td><td>–</td>" in html
+    assert "2 series" in html
+    assert "RFormerClassifier" in rf.RFormerClassifier(windows=3)._repr_html_()
+    assert "<table>" in rf.SeriesBatch.of(np.zeros((0, 3, 2)), layout="time_first")._repr_html_()
+
+
 @pytest.mark.parametrize(("n_windows", "sign"), [(0, 1), (1, 1), (20, -1)])
 def test_an_explanation_shows_windows_channels_and_words(n_windows, sign, batch, tmp_path):
     scores = {"pulse": 0.7, "$p$ressure": -0.2}
@@ -275,15 +302,15 @@ def test_a_confusion_matrix_of_nothing_is_drawn_and_a_wrong_one_refused(tmp_path
 @pytest.mark.parametrize(("n", "k"), [(0, 2), (1, 1), (7, 3), (500, 2)])
 def test_calibration_is_drawn(n, k, tmp_path):
     p = np.random.default_rng(0).dirichlet(np.ones(k), n).reshape(n, k)
-    plots.plot_calibration(p, np.zeros(n, int), path=tmp_path / "a.png")
+    plots.plot_calibration(np.zeros(n, int), p, path=tmp_path / "a.png")
     picture(tmp_path / "a.png")
     with pytest.raises(InputError, match="probabilities"):
-        plots.plot_calibration(p, np.zeros(n + 1, int))
+        plots.plot_calibration(np.zeros(n + 1, int), p)
 
 
 def test_the_calibration_error_is_the_mean_gap():
     p = np.repeat([0.2, 0.8], 100)
-    figure = plots.plot_calibration(np.stack([1 - p, p], axis=1), np.ones(200, int), bins=2)
+    figure = plots.plot_calibration(np.ones(200, int), np.stack([1 - p, p], axis=1), bins=2)
     assert "calibration error 0.500" in words(figure)  # (0.8 + 0.2) / 2
 
 

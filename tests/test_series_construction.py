@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import roughformer as rf
 from roughformer.errors import InputError
 from roughformer.series import SeriesBatch
 
@@ -85,7 +86,7 @@ def test_no_series_at_all_is_a_batch():
         SeriesBatch.from_numpy3d(np.empty((0, 2, 0))),
     ):
         assert (len(batch), batch.n_points, batch.n_channels) == (0, 0, 2)
-        assert batch.filled().shape == (0, 2)
+        assert rf.fill_gaps(batch).shape == (0, 2)
         assert batch.unobserved().shape == (0, 2)
         assert batch.span[0].shape == (0,)
         assert not batch.missing
@@ -147,7 +148,7 @@ def test_the_batch_is_read_only_and_the_arrays_of_the_caller_stay_writable_and_u
     with pytest.raises(AttributeError):
         batch.values = values
     batch.drop_points(0.5, seed=0)
-    batch.filled(np.array([True, False, True]))
+    rf.fill_gaps(batch, np.array([True, False, True]))
     for array, old in zip((times, values, offsets), before, strict=True):
         assert array.flags.writeable
         np.testing.assert_array_equal(array, old)

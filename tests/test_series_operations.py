@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import roughformer as rf
 from roughformer.errors import InputError
-from roughformer.series import SeriesBatch, UnobservedWarning, _fill
+from roughformer.series import SeriesBatch, UnobservedWarning, blocks
 from roughformer.series.dropping import keep_mask
+from roughformer.signatures import library
 
 
 def make(seed, n_series, n_channels, longest, nan=0.0, dtype=np.float64, shared=False):
@@ -209,14 +211,17 @@ def interpolated(batch, keep):
 
 
 @given(batches, st.sampled_from([None, 0.5]), st.integers(0, 9), st.sampled_from([1, 7, 1 << 18]))
-def test_filled_is_linear_between_the_observations_of_each_channel(batch, kept, seed, block):
+@pytest.mark.parametrize("native", [True, False])
+def test_gaps_are_linear_between_the_observations_of_each_channel(native, batch, kept, seed, block):
     keep = None
     if kept is not None:
         keep = np.random.default_rng(seed).random(batch.n_points) < kept
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
         warnings.simplefilter("ignore", UnobservedWarning)
-        patch.setattr(_fill.blocks, "__defaults__", (block,))
-        dense = batch.filled(keep)
+        patch.setattr(blocks, "__defaults__", (block,))
+        if not native:
+            patch.setattr(library, "load", lambda: None)
+        dense = rf.fill_gaps(batch, keep)
     everything = np.ones(batch.n_points, dtype=bool)
     expected = interpolated(batch, everything if keep is None else keep)
     assert dense.dtype == batch.values.dtype
@@ -234,14 +239,14 @@ def test_unobserved_names_the_channels_without_any_observation(batch):
 
 def test_a_complete_batch_is_filled_without_a_copy():
     batch = make(0, 2, 2, 5)
-    assert batch.filled() is batch.values
+    assert rf.fill_gaps(batch) is batch.values
 
 
 def test_a_channel_never_observed_is_zero_and_one_warning_says_so():
     x = np.array([[[1.0, 2.0], [np.nan, np.nan]], [[np.nan, 4.0], [5.0, np.nan]]])  # (B, C, L)
     batch = SeriesBatch.from_numpy3d(x, channels=["a", "b"])
     with pytest.warns(UnobservedWarning) as caught:
-        dense = batch.filled()
+        dense = rf.fill_gaps(batch)
     assert len(caught) == 1
     assert str(caught[0].message) == (
         "never observed, taken as constant 0: channel 'b' in 1 of 2 series; "
@@ -251,18 +256,18 @@ def test_a_channel_never_observed_is_zero_and_one_warning_says_so():
     assert dense.tolist() == [[1, 0], [2, 0], [4, 5], [4, 5]]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        batch[1].filled()
+        rf.fill_gaps(batch[1])
 
 
 def test_filling_neither_overflows_nor_moves_a_constant():
     huge = SeriesBatch.from_numpy3d([[[1.7e308, np.nan, -1.7e308]]])
-    assert huge.filled()[:, 0].tolist() == [1.7e308, 0, -1.7e308]
+    assert rf.fill_gaps(huge)[:, 0].tolist() == [1.7e308, 0, -1.7e308]
     x = np.full((1, 1, 1000), np.nan)
     x[..., [0, -1]] = 0.1
-    assert (SeriesBatch.from_numpy3d(x).filled() == 0.1).all()
+    assert (rf.fill_gaps(SeriesBatch.from_numpy3d(x)) == 0.1).all()
 
 
 def test_float32_values_are_interpolated_in_float64():
     x = np.array([[[16777216.0, np.nan, 16777220.0]]], dtype=np.float32)
     times = np.array([1.7e9, 1.7e9 + 0.25, 1.7e9 + 0.5])  # one and the same float32
-    assert SeriesBatch.from_numpy3d(x, times).filled()[1, 0] == 16777218.0
+    assert rf.fill_gaps(SeriesBatch.from_numpy3d(x, times))[1, 0] == 16777218.0

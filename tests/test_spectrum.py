@@ -7,11 +7,9 @@ import torch
 import roughformer as rf
 from reference import make_batch
 from roughformer.series.dropping import keep_mask
-from roughformer.signatures import library, native_call, spectrum
-from roughformer.signatures.bump import PAD, bump_of
-from roughformer.signatures.spectrum import spectrum_words
-from roughformer.signatures.spectrum_plan import plan_for
-from roughformer.signatures.thinning import Dropping
+from roughformer.signatures import library, spectrum
+from roughformer.signatures.engine import Dropping
+from roughformer.signatures.spectrum import PAD, bump_of, plan_for, spectrum_words
 
 TOLERANCE = {np.float32: 1e-5, np.float64: 1e-9}
 EVEN = 0.2 * np.arange(1, 201)
@@ -237,9 +235,9 @@ def test_the_kernel_draws_the_mask_of_the_rule(native):
     lengths = np.array([1, 2, 3, 31, 32, 33, 64, 100, 1000, 7, 5, 5, 5, 5, 5, 5, 5, 90])
     for drop in (0.1, 0.5, 0.97):
         dropping = Dropping(None, drop, 12, np.arange(len(lengths)) * 7)
-        found = native_call.thin(lengths, drop, dropping.keys(len(lengths)))
+        found = library.thin(lengths, drop, dropping.keys(len(lengths)))
         np.testing.assert_array_equal(found, keep_mask(lengths, drop, 12, dropping.series))
-    assert len(native_call.thin(lengths[:0], 0.5, dropping.keys(0)[:0])) == 0
+    assert len(library.thin(lengths[:0], 0.5, dropping.keys(0)[:0])) == 0
 
 
 @pytest.mark.parametrize("lifts", [[], ["time", rf.Lag(0.4)], [rf.Clock(3)]])

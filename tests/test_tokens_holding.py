@@ -6,7 +6,7 @@ import torch
 
 import roughformer as rf
 from roughformer.signatures.engine import pad
-from roughformer.signatures.padded import held_points, observed
+from roughformer.signatures.torch_backend import held_points, observed
 from roughformer.tokens import TokenConfig, Tokenizer
 from small import ragged_batch
 

@@ -6,7 +6,7 @@ import torch
 
 import roughformer as rf
 from roughformer.signatures.engine import pad, placed_of
-from roughformer.signatures.padded import observed
+from roughformer.signatures.torch_backend import observed
 from roughformer.tokens import TokenConfig, Tokenizer
 from roughformer.tokens.observations import observation_words, scaled
 from roughformer.tokens.value_range import WORDS, ValueRange

@@ -102,7 +102,7 @@ def test_tokens_are_the_log_signatures_of_windows_of_observations():
     scaled = batch.with_values((batch.values - np.array(encoder.mean)) / np.array(encoder.scale))
     for b in range(2):
         time = 10 * (batch[b].times - batch[b].times[0]) / encoder.time_unit
-        path = np.column_stack([time, scaled[b].filled()])
+        path = np.column_stack([time, rf.fill_gaps(scaled[b])])
         np.testing.assert_allclose(tokens[b, 0, :3], path[0], rtol=1e-5, atol=1e-6)
         assert (tokens[b, 0, 3:] == 0).all()
         for k, (low, high) in enumerate([(0, 5), (4, 9), (8, 12)]):

@@ -10,8 +10,8 @@ from sklearn.linear_model import RidgeClassifierCV
 from sklearn.preprocessing import StandardScaler
 
 import roughformer as rf
+from roughformer import values_at
 from roughformer.errors import InputError
-from roughformer.signatures.path import values_at
 from roughformer_paper.baselines.rocket import RocketClassifier, RocketRegressor, _transform
 
 pytest.importorskip("aeon")

@@ -47,4 +47,4 @@ def test_the_check_knows_private_from_public():
     assert not is_public("roughformer.plots._figure", "BLUE")
     assert not is_public("roughformer.util.checks", "whole_number")
     assert not is_public("roughformer.tokens", "no_such_name")
-    assert not is_public("roughformer.signatures.path", "values_at")
+    assert not is_public("roughformer.signatures.windows", "values_at")

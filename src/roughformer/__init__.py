@@ -47,12 +47,11 @@ if TYPE_CHECKING:
     from roughformer.series import UnobservedWarning as UnobservedWarning
     from roughformer.signatures import algebra as algebra
     from roughformer.signatures import words as words
-    from roughformer.signatures.api import logsignature as logsignature
-    from roughformer.signatures.api import multiview_signature as multiview_signature
-    from roughformer.signatures.api import signature as signature
-    from roughformer.signatures.features import feature_count as feature_count
-    from roughformer.signatures.features import feature_names as feature_names
-    from roughformer.signatures.features import memory_estimate as memory_estimate
+    from roughformer.signatures.engine import fill_gaps as fill_gaps
+    from roughformer.signatures.engine import logsignature as logsignature
+    from roughformer.signatures.engine import multiview_signature as multiview_signature
+    from roughformer.signatures.engine import signature as signature
+    from roughformer.signatures.engine import values_at as values_at
     from roughformer.signatures.library import engine_info as engine_info
     from roughformer.signatures.lifts import Basepoint as Basepoint
     from roughformer.signatures.lifts import Clock as Clock
@@ -60,7 +59,9 @@ if TYPE_CHECKING:
     from roughformer.signatures.lifts import Lag as Lag
     from roughformer.signatures.lifts import Lift as Lift
     from roughformer.signatures.lifts import Time as Time
-    from roughformer.signatures.path import values_at as values_at
+    from roughformer.signatures.lifts import feature_count as feature_count
+    from roughformer.signatures.lifts import feature_names as feature_names
+    from roughformer.signatures.lifts import memory_estimate as memory_estimate
     from roughformer.signatures.running import RunningSignatures as RunningSignatures
     from roughformer.signatures.spectrum import spectrum_words as spectrum_words
     from roughformer.signatures.windows import Windows as Windows
@@ -93,11 +94,11 @@ _HOME = {
     "plots.report": "write_report",
     "runs": "SeriesData read",
     "series": "SeriesBatch UnobservedWarning",
-    "signatures.api": "logsignature multiview_signature signature",
-    "signatures.features": "feature_count feature_names memory_estimate",
+    "signatures.engine": "fill_gaps logsignature multiview_signature signature values_at",
     "signatures.library": "engine_info",
-    "signatures.lifts": "Basepoint Clock Counts Lag Lift Time",
-    "signatures.path": "values_at",
+    "signatures.lifts": (
+        "Basepoint Clock Counts Lag Lift Time feature_count feature_names memory_estimate"
+    ),
     "signatures.running": "RunningSignatures",
     "signatures.spectrum": "spectrum_words",
     "signatures.windows": "Windows",

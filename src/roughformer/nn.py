@@ -7,10 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from roughformer.errors import InputError
-from roughformer.signatures.features import Basis, Layout, Transform, layout_of
-from roughformer.signatures.lifts import Lifts, View
+from roughformer.signatures.lifts import Basis, Layout, Lifts, Transform, View, layout_of
 from roughformer.signatures.operators import padded_tokens
-from roughformer.signatures.padded import observed, padded_series, place
+from roughformer.signatures.torch_backend import observed, padded_series, place
 from roughformer.signatures.windows import Windows
 
 __all__ = ["MultiViewSignature", "SignatureTokens"]

@@ -21,7 +21,7 @@ onnx = pytest.importorskip("onnx")
 runtime = pytest.importorskip("onnxruntime")
 pytest.importorskip("onnxscript")
 
-pytestmark = pytest.mark.filterwarnings("ignore::roughformer.series._fill.UnobservedWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::roughformer.UnobservedWarning")
 SIZES = [(1, 29), (6, 75), (3, 2), (4, 1)]
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import roughformer as rf
 from roughformer.export import Graph
 from roughformer.export.checking import differences, expected_of
-from roughformer.signatures.padded import observed
+from roughformer.signatures.torch_backend import observed
 from roughformer.tokens.tempo import with_variation
 
 EXPLICIT = (101.0, 103.5, 104.0, 107.0)
@@ -73,7 +73,7 @@ def gap(model, batch, dtype=np.float64, extra=0):
     return max(found.values())
 
 
-@pytest.mark.filterwarnings("ignore::roughformer.series._fill.UnobservedWarning")
+@pytest.mark.filterwarnings("ignore::roughformer.UnobservedWarning")
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_the_graph_says_what_the_predictor_says(case):
     model = predictor(**CASES[case])
@@ -88,7 +88,7 @@ def test_large_stamps_lose_no_digits(case):
         assert gap(model, series(5, 30, seed, start=1.7e9)) < 1e-6
 
 
-@pytest.mark.filterwarnings("ignore::roughformer.series._fill.UnobservedWarning")
+@pytest.mark.filterwarnings("ignore::roughformer.UnobservedWarning")
 @settings(max_examples=100)
 @given(data=st.data())
 def test_any_raggedness(data):

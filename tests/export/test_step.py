@@ -33,7 +33,7 @@ CASES = {
 }  # fmt: skip
 
 
-@pytest.mark.filterwarnings("ignore::roughformer.series._fill.UnobservedWarning")
+@pytest.mark.filterwarnings("ignore::roughformer.UnobservedWarning")
 @pytest.mark.parametrize("case", CASES)
 def test_step_by_step_is_the_whole_series(case):
     model = streamed_predictor(**CASES[case])

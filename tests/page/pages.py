@@ -9,7 +9,7 @@ import httpx
 
 from roughformer.serve import Options, Service
 from roughformer.serve.config import Limits
-from roughformer.serve.model import ServedModel
+from roughformer.serve.model import ServedForecaster, ServedModel
 from roughformer.serve.server import Server, listen
 
 
@@ -17,7 +17,9 @@ class Served:
     """A running service: its address, a client, and the objects behind it."""
 
     def __init__(self, predictor, port=0, **options):
-        self.service = Service(ServedModel(predictor), Limits(), Options(threads=1, **options))
+        served = isinstance(predictor, ServedForecaster)
+        model = predictor if served else ServedModel(predictor)
+        self.service = Service(model, Limits(), Options(threads=1, **options))
         self.server = Server(self.service)
         bound = listen("127.0.0.1", port)
         self.port = bound.getsockname()[1]

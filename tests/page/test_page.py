@@ -3,6 +3,8 @@
 import numpy as np
 from pages import served, wait_for
 
+import roughformer as rf
+from roughformer.serve import ServedForecaster
 from roughformer.serve.config import StreamOptions
 from roughformer.serve.pulse import make_pulse
 
@@ -200,3 +202,25 @@ def test_a_model_without_streams_has_the_page_for_whole_series(rate_model, open_
         page = open_page(running.url)
         assert page.is_visible("#drop")
         assert "PPG" in page.inner_text("#columns")
+
+
+def test_a_forecast_is_drawn_ahead_of_the_signal_with_its_band(open_page, tmp_path):
+    rng = np.random.default_rng(0)
+    times = [np.arange(40.0)] * 20
+    values = [np.sin(t / 4 + rng.uniform(0, 6))[:, None] for t in times]
+    model = rf.RFormerForecaster(steps=5, d_model=8, random_state=0, horizon=10.0, n_jobs=1)
+    model.fit(rf.SeriesBatch.from_arrays(values, times, channels=["load"]))
+    file = tmp_path / "own.csv"
+    file.write_text(
+        "time;load\n" + "".join(f"{t};{t / 7:.3f}\n".replace(".", ",") for t in range(30))
+    )
+    with served(ServedForecaster(model.predictor_)) as running:
+        page = open_page(running.url)
+        signal = "#signal[aria-label*='with a forecast']"
+        page.wait_for_selector(signal)  # the example, by itself
+        assert page.inner_text("#signal-title") == "A synthetic example"
+        page.set_input_files("#file", file)
+        page.wait_for_selector(f"{signal}[aria-label*='30 rows']")
+        assert "load" in page.inner_text("#deviation")
+        page.select_option("#coverage", "0.5")
+        page.wait_for_selector("#deviation:has-text('with 50 %')")

@@ -13,7 +13,7 @@ from websockets.sync.client import connect
 
 from roughformer.serve import Options, Service
 from roughformer.serve.config import Limits
-from roughformer.serve.model import ServedModel
+from roughformer.serve.model import ServedForecaster, ServedModel
 from roughformer.serve.server import Server, listen
 
 
@@ -21,7 +21,8 @@ class Running:
     """A server on a port of its own."""
 
     def __init__(self, predictor, directory=None, limits=None, **options):
-        model = ServedModel(predictor, directory)
+        served = isinstance(predictor, ServedForecaster)
+        model = predictor if served else ServedModel(predictor, directory)
         self.service = Service(model, limits or Limits(), Options(threads=1, **options))
         self.server = Server(self.service)
         self.bound = listen("127.0.0.1", 0)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from roughformer import InputError, spectrum_words, values_at
+from roughformer import InputError, fill_gaps, spectrum_words, values_at
 from roughformer.series import SeriesBatch
 from roughformer.tokens import thinned
 from roughformer_paper.common import real_number, series_blocks, whole_number
@@ -91,7 +91,7 @@ def fourier_features(
 def _transform(batch: SeriesBatch, words: Any, frequencies: npt.ArrayLike) -> Any:
     """∫ e^{iωu} x(u) du ``(B, C, J)``, u from each series' start, of its ``words``."""
     omega = np.asarray(frequencies, dtype=np.float64)
-    values = batch.filled().astype(np.float64)
+    values = fill_gaps(batch).astype(np.float64)
     first, last = batch.offsets[:-1], batch.offsets[1:] - 1
     mean = np.add.reduceat(values, first) / batch.lengths[:, None]
     start, end = batch.span

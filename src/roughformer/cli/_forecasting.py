@@ -116,7 +116,7 @@ def _write_report(
     figures += [
         (
             "A forecast of the last part from the part before it.",
-            plot_forecast(batch, found, int(i)),
+            plot_forecast(found, batch, int(i)),
         )
         for i in shown
         if count[i]

@@ -96,9 +96,8 @@ def serve(
     for package in ("fastapi", "uvicorn", "websockets", "orjson", "prometheus_client"):
         optional(package, "serve")
     from roughformer.inference.alarms import Alarm
-    from roughformer.inference.predictor import Predictor
     from roughformer.runs import model_directory
-    from roughformer.serve import Limits, Options, ServedModel, Service, StreamOptions
+    from roughformer.serve import Limits, Options, Service, StreamOptions, load_served
     from roughformer.serve import run as run_server
     from roughformer.serve.middleware import is_loopback
 
@@ -129,7 +128,7 @@ def serve(
         streams=streams, token=token, threads=threads, idle_seconds=idle_seconds,
         snapshot_dir=snapshot_dir, snapshot_seconds=snapshot_seconds,
     )  # fmt: skip
-    service = Service(ServedModel(Predictor.load(directory), directory), limits, settings)
+    service = Service(load_served(directory), limits, settings)
     if service.streams is None:
         options.say(f"note: no streams: {service.no_streams}")
     if token is None and not is_loopback(host):

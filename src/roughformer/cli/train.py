@@ -163,8 +163,6 @@ def _print(summary: dict[str, Any], out: Path) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from roughformer.estimators.summary import verdict
-
     console = Console()
     rows = {part: summary[part] for part in ("validation", "test") if part in summary}
     yardsticks = summary.get("yardsticks", {})
@@ -183,5 +181,5 @@ def _print(summary: dict[str, Any], out: Path) -> None:
             table.add_row(part, *("" if x is None else f"{x:.4g}" for x in shown))
         console.print(table)
     if yardsticks:
-        typer.echo(verdict(yardsticks))
+        typer.echo(summary["verdict"])
     typer.echo(f"run: {out}\nreport: {out / 'report.html'}")

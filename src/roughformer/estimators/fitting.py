@@ -297,6 +297,11 @@ class TrainedEstimator(FittedEstimator):
         self.member_histories_ = [history for _, history in found]
         self.history_ = self.member_histories_[0]
         self.predictor_ = committee_of([predictor for predictor, _ in found])
+        if len(parts) == 1 and plan.train.baselines:
+            self._compare(*parts[0], seed)
+
+    def _compare(self, part: Part, held: Part, seed: int) -> None:
+        """Hold the network against simple models on the same parts."""
 
     def _run_directory(self) -> Path | None:
         if self.run_dir is None:

@@ -8,10 +8,10 @@ from torch import Tensor
 from roughformer.errors import InputError
 from roughformer.estimators.classifier import TrainedClassifier
 from roughformer.estimators.ensemble import fit_ensemble
-from roughformer.estimators.fitting import TrainedEstimator, TrainingSet, held_series
+from roughformer.estimators.fitting import Part, TrainedEstimator, TrainingSet, held_series
 from roughformer.estimators.parameters import ModelConfig, RateModelConfig, documented
 from roughformer.estimators.regressor import TrainedRegressor
-from roughformer.estimators.summary import out_of_fold
+from roughformer.estimators.summary import beside_baselines, out_of_fold
 from roughformer.inference import NumberTargets, Predictor, check_rates
 from roughformer.model.outputs import OutputConfig
 from roughformer.signatures.lifts import View
@@ -39,6 +39,8 @@ _SHORTCUTS = {
 }
 
 _RECIPES = ("auto", "ensemble", "attention")
+# Options of the training that are not about the network.
+_BESIDE_THE_MODEL = ("metric", "resume", "save_seconds", "baselines")
 _MOST_SERIES = 50_000  # that an ensemble is fitted to
 
 
@@ -69,7 +71,12 @@ class _WithRecipe(TrainedEstimator):
         """What an ensemble cannot do, or is not asked to do because options of the network are
         changed.
         """
-        found = [f"{group}.{name}" for group in self.groups for name in self._changed(group)]
+        found = [
+            f"{group}.{name}"
+            for group in self.groups
+            for name in self._changed(group)
+            if name not in _BESIDE_THE_MODEL
+        ]
         if self.causal:
             found.append("causal=True")
         if getattr(self, "uncertainty", "none") != "none":
@@ -81,6 +88,21 @@ class _WithRecipe(TrainedEstimator):
         if current_process_group().size > 1:
             found.append("several processes")
         return found
+
+    def _compare(self, part: Part, held: Part, seed: int) -> None:
+        (batch, target, weight), (new, new_target, new_weight) = part, held
+        if isinstance(batch, StoredSeries) or isinstance(new, StoredSeries):
+            return
+        if target.dim() > self._axes_per_series or current_process_group().size > 1:
+            return
+        metadata = self.predictor_.metadata
+        metadata["beside_baselines"], metadata["training_scores"] = beside_baselines(
+            self.predictor_,
+            (batch, target, weight),
+            (new, new_target, new_weight),
+            tuple(self.static),
+            seed,
+        )
 
     def _learn_ensemble(self, data: TrainingSet, seed: int) -> None:
         batch, target, weight, groups, _ = data

@@ -11,9 +11,8 @@ from sklearn.utils.validation import check_is_fitted
 from roughformer.errors import InputError
 from roughformer.estimators.inputs import as_series, series_to_fit
 from roughformer.series import SeriesBatch
-from roughformer.signatures.api import multiview_signature
-from roughformer.signatures.features import Layout, Transform, layout_of
-from roughformer.signatures.lifts import Lifts, View
+from roughformer.signatures.engine import multiview_signature
+from roughformer.signatures.lifts import Layout, Lifts, Transform, View, layout_of
 from roughformer.signatures.windows import Windows
 from roughformer.tokens.tokenizer import check_series
 

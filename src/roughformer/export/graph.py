@@ -13,7 +13,7 @@ from roughformer.model.committee import Committee
 from roughformer.model.ensemble import SignatureEnsemble
 from roughformer.model.outputs import deviation_of, point_of
 from roughformer.model.tempo import TempoFormer
-from roughformer.signatures.padded import observed
+from roughformer.signatures.torch_backend import observed
 
 __all__ = ["Graph", "frozen", "names_of", "said", "static_names"]
 

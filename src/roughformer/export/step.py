@@ -12,7 +12,7 @@ from roughformer.inference.predictor import Predictor
 from roughformer.model import RFormer
 from roughformer.model.committee import Committee
 from roughformer.model.rformer import why_no_step as why_no_windows
-from roughformer.signatures.padded import number
+from roughformer.signatures.torch_backend import number
 from roughformer.tokens.padded import encoded_static
 from roughformer.tokens.step import Piece, State, TokenStep, per_stream
 

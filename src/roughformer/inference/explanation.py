@@ -37,6 +37,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -52,7 +53,7 @@ from roughformer.model.outputs import point_of
 from roughformer.series import SeriesBatch, UnobservedWarning
 from roughformer.tokens.spectrum import frequencies
 from roughformer.tokens.tempo import TempoEncoder
-from roughformer.util.checks import whole_number
+from roughformer.util.checks import optional, whole_number
 
 __all__ = ["Explanation", "explain"]
 
@@ -249,6 +250,8 @@ class Explanation:
         f(x): the log-odds of that class, or the predicted number.
     baseline : float
         f with all windows hidden: all words together make up the difference to ``value``.
+    series : SeriesBatch
+        The series itself, a batch of one.
     """
 
     windows: Floats
@@ -260,6 +263,60 @@ class Explanation:
     target: Any
     value: float
     baseline: float
+    series: SeriesBatch
+
+    def to_frame(self) -> Any:
+        """Put all importances into one pandas DataFrame.
+
+        Returns
+        -------
+        DataFrame
+            A row for each window, channel, static covariate and word, with the columns ``kind``,
+            ``name``, ``start`` and ``end`` (of windows), ``importance``.
+        """
+        pandas = optional("pandas", "tables")
+        edges = self.window_edges
+        rows = [
+            ("window", str(k + 1), edges[k], edges[k + 1], x) for k, x in enumerate(self.windows)
+        ]
+        named = {"channel": self.channels, "static": self.static, "word": self.words}
+        for kind, importances in named.items():
+            rows += [(kind, name, np.nan, np.nan, x) for name, x in importances.items()]
+        return pandas.DataFrame(rows, columns=["kind", "name", "start", "end", "importance"])
+
+    def plot(self, path: Any = None) -> Any:
+        """Plot the series shaded by the importance of its windows, over bars for the others.
+
+        Parameters
+        ----------
+        path : path, optional
+            Also save the figure there (PNG, SVG, PDF by its ending).
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+        """
+        from roughformer.plots import plot_explanation
+
+        return plot_explanation(self, path=path)
+
+    def _repr_html_(self) -> str:
+        """Show the prediction and the largest importances of each kind."""
+        most = int(np.abs(self.windows).argmax()) if len(self.windows) else None
+        rows = []
+        if most is not None:
+            start, end = self.window_edges[most : most + 2]
+            rows.append(("window", f"{start:.4g} to {end:.4g}", float(self.windows[most])))
+        named = {"channel": self.channels, "static": self.static, "word": self.words}
+        for kind, importances in named.items():
+            first = sorted(importances, key=lambda name: -abs(importances[name]))[:5]
+            rows += [(kind, name, importances[name]) for name in first]
+        cells = "".join(
+            f"<tr><td>{kind}</td><td>{escape(name)}</td><td>{x:+.4g}</td></tr>"
+            for kind, name, x in rows
+        )
+        head = "<tr><th></th><th></th><th>importance</th></tr>"
+        return f"<p>{escape(self.prediction)}</p><table>{head}{cells}</table>"
 
 
 def explain(
@@ -364,6 +421,7 @@ class _Explainer:
                 target=explained[b],
                 value=float(self.value[b]),
                 baseline=float(self.baseline[b]),
+                series=self.batch[b : b + 1],
             )
             for b in range(len(self.batch))
         ]

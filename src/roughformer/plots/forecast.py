@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 
 from roughformer.errors import InputError
-from roughformer.inference import Backtest
 from roughformer.plots.figure import (
     BLUE,
     GREY,
@@ -30,8 +29,8 @@ _ENOUGH = 30  # values that a range of the horizon needs
 
 
 def plot_forecast(
+    backtest: Any,
     batch: SeriesBatch,
-    backtest: Backtest,
     i: int = 0,
     *,
     channels: Sequence[str] | None = None,
@@ -41,10 +40,10 @@ def plot_forecast(
 
     Parameters
     ----------
+    backtest : Backtest
+        What ``RFormerForecaster.backtest`` gave.
     batch : SeriesBatch
         The series that were forecast.
-    backtest : Backtest
-        What ``RFormerForecaster.backtest`` gave for them.
     i : int, default 0
         Number of the series in the batch.
     channels : sequence of str, optional
@@ -99,7 +98,7 @@ def plot_forecast(
         return finish(figure, path)
 
 
-def plot_horizon(backtest: Backtest, *, path: Path | None = None) -> Any:
+def plot_horizon(backtest: Any, *, path: Path | None = None) -> Any:
     """Plot errors and coverage against the horizon.
 
     Parameters

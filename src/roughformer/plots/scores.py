@@ -25,7 +25,7 @@ _HIGHER_IS_BETTER = {"accuracy", "balanced_accuracy", "auroc", "auprc", "f1", "r
 
 
 def plot_history(
-    history: Sequence[Mapping[str, Any]],
+    history: Any,
     *,
     higher_is_better: bool | None = None,
     path: Path | None = None,
@@ -34,9 +34,10 @@ def plot_history(
 
     Parameters
     ----------
-    history : sequence of mapping
-        Records with "epoch", "train_loss", "valid_loss", "valid_metric", "metric" (its name) and
-        "learning_rate". None and NaN are gaps; what no record has is left out.
+    history : sequence of mapping, or estimator
+        A fitted estimator, or its ``history_``: records with "epoch", "train_loss", "valid_loss",
+        "valid_metric", "metric" (its name) and "learning_rate". None and NaN are gaps; what no
+        record has is left out.
     higher_is_better : bool, optional
         Of the metric; by default known from its name (an unknown one is an error: lower is better).
     path : path, optional
@@ -46,6 +47,7 @@ def plot_history(
     -------
     matplotlib.figure.Figure
     """
+    history = getattr(history, "history_", history)
     epochs = _column(history, "epoch")
     if not np.isfinite(epochs).all():
         raise InputError('each record of the history needs its number under "epoch"')
@@ -207,7 +209,7 @@ def plot_confusion(matrix: Any, classes: Sequence[Any], *, path: Path | None = N
 
 
 def plot_calibration(
-    probabilities: Any, labels: Any, *, bins: int = 10, path: Path | None = None
+    labels: Any, probabilities: Any, *, bins: int = 10, path: Path | None = None
 ) -> Any:
     """Plot how often predictions made with a certain confidence are right.
 
@@ -217,10 +219,10 @@ def plot_calibration(
 
     Parameters
     ----------
-    probabilities : array-like (N, K)
-        Predicted probabilities.
     labels : array-like of int (N,)
         Class numbers.
+    probabilities : array-like (N, K)
+        Predicted probabilities.
     bins : int, default 10
         Maximum number of groups, which have equal size.
     path : path, optional

@@ -313,7 +313,7 @@ _MOST_BARS = 12
 
 
 def plot_explanation(
-    explanation: Any, batch: SeriesBatch, i: int = 0, *, path: Path | None = None
+    explanation: Any, batch: SeriesBatch | None = None, i: int = 0, *, path: Path | None = None
 ) -> Any:
     """Plot a series shaded by the importance of its windows, over bars for channels and words.
 
@@ -324,8 +324,8 @@ def plot_explanation(
     ----------
     explanation : Explanation
         What drove the prediction.
-    batch : SeriesBatch
-        The series.
+    batch : SeriesBatch, optional
+        The series; not given: the one that the explanation keeps.
     i : int, default 0
         Number of the series in the batch.
     path : path, optional
@@ -335,6 +335,7 @@ def plot_explanation(
     -------
     matplotlib.figure.Figure
     """
+    batch = explanation.series if batch is None else batch
     one = one_series(batch, i)
     times, values = one.series(0)
     importance = np.asarray(explanation.windows, dtype=np.float64)

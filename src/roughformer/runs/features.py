@@ -28,9 +28,16 @@ from roughformer.runs.data import (
 )
 from roughformer.series import SeriesBatch, UnobservedWarning
 from roughformer.series.dropping import keep_mask
-from roughformer.signatures.api import multiview_signature
-from roughformer.signatures.features import layout_of, memory_estimate, over_limit, readable
-from roughformer.signatures.lifts import Clock, Lag, Lift
+from roughformer.signatures.engine import multiview_signature
+from roughformer.signatures.lifts import (
+    Clock,
+    Lag,
+    Lift,
+    layout_of,
+    memory_estimate,
+    over_limit,
+    readable,
+)
 from roughformer.signatures.windows import Cuts, Windows
 from roughformer.store import (
     TableColumns,

@@ -98,7 +98,7 @@ def figures_of(
             )
         ]
         if len(labels) > 1:
-            figure = plots.plot_calibration(p, y)
+            figure = plots.plot_calibration(y, p)
             made.append(("calibration", f"Confidence and frequency, {part}", figure))
         return made
     y = check_numbers(target, len(target))[0]

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from roughformer.errors import InputError
 from roughformer.estimators import estimator_class
-from roughformer.estimators.summary import Scores, known_scores, verdict
+from roughformer.estimators.summary import Scores, compared, known_scores
 from roughformer.inference import Predictor
 from roughformer.plots.report import write_report
 from roughformer.runs.data import Columns, SeriesData, read_data, say
@@ -252,8 +252,8 @@ def _close(
             shown.append((f"{name} part", found, part.target))
     if request.plots:
         figures, notes = _figures(predictor, history, shown)
-    yardsticks = predictor.metadata.get("out_of_fold", {})
-    if yardsticks:
+    yardsticks, of, verdict = compared(predictor)
+    if of == "out-of-fold":
         scores = {"validation": known_scores(yardsticks["model"])} | scores
     for name, _, figure in figures:
         (request.out / "plots").mkdir(exist_ok=True)
@@ -286,7 +286,7 @@ def _close(
     summary = {
         "task": predictor.metadata["task"],
         **scores,
-        **({"yardsticks": yardsticks} if yardsticks else {}),
+        **({"yardsticks": yardsticks, "verdict": verdict} if yardsticks else {}),
         **epochs,
         "seconds": seconds,
         "roughformer": predictor.metadata["roughformer"],
@@ -300,14 +300,14 @@ def _close(
         config=settings,
         notes=notes,
         command=request.command or None,
-        tables=_yardstick_table(yardsticks),
+        tables=_yardstick_table(yardsticks, f"{of.capitalize()} scores. {verdict}"),
     )
     write_json(request.out / "metrics.json", summary)
     return summary
 
 
-def _yardstick_table(scores: Scores) -> list[Table]:
-    """The model beside its parts and the majority class or mean, for the report."""
+def _yardstick_table(scores: Scores, note: str) -> list[Table]:
+    """The model beside simple baselines, for the report."""
     if not scores:
         return []
     metrics = list(scores["model"])
@@ -315,8 +315,7 @@ def _yardstick_table(scores: Scores) -> list[Table]:
         [name, *("–" if row[m] is None else f"{row[m]:.4g}" for m in metrics)]
         for name, row in scores.items()
     ]
-    note = "On series that were left out when they were predicted. " + verdict(scores)
-    return [("Beside yardsticks", ["", *metrics], rows, note)]
+    return [("Beside simple baselines", ["", *metrics], rows, note)]
 
 
 def _figures(

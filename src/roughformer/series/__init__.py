@@ -6,13 +6,14 @@
 from roughformer.series._arrays import (
     Extras,
     Parts,
+    UnobservedWarning,
+    blocks,
     check_mask,
     is_tensor,
     layout_of,
     refuse_tables,
     to_seconds,
 )
-from roughformer.series._fill import UnobservedWarning, blocks
 from roughformer.series._table import (
     Read,
     column_numbers,

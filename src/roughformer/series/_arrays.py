@@ -2,7 +2,8 @@
 
 import datetime as dt
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple, TypedDict
 
 import numpy as np
@@ -728,3 +729,44 @@ def _more(count: int) -> str:
 
 def _listing(names: Sequence[str], most: int = 8) -> str:
     return ", ".join(map(repr, names[:most])) + (", ..." if len(names) > most else "")
+
+
+# Channels that a series never observes
+
+BLOCK = 1 << 18  # points worked on in one go: temporaries of a few MB that stay in cache
+
+
+class UnobservedWarning(UserWarning):
+    """A channel is never observed in some series and was taken as constant 0 there."""
+
+
+def blocks(offsets: Index, size: int = BLOCK) -> Iterator[tuple[int, int]]:
+    """Runs ``[b0, b1)`` of whole series with about ``size`` points (one longer series is a run)."""
+    b0, n_series = 0, len(offsets) - 1
+    while b0 < n_series:
+        b1 = int(np.searchsorted(offsets, offsets[b0] + size, side="right")) - 1
+        b1 = max(b1, b0 + 1)
+        yield b0, b1
+        b0 = b1
+
+
+def unobserved(values: Values, offsets: Index) -> npt.NDArray[np.bool_]:
+    """``(B, C)``: True where a series has not one observation of a channel."""
+    out = np.zeros((len(offsets) - 1, values.shape[1]), dtype=bool)
+    for b0, b1 in blocks(offsets):
+        first, last = int(offsets[b0]), int(offsets[b1])
+        empty = np.isnan(values[first:last])
+        np.logical_and.reduceat(empty, offsets[b0:b1] - first, axis=0, out=out[b0:b1])
+    return out
+
+
+def warn_unobserved(never: Index, n_series: int, channels: tuple[str, ...]) -> None:
+    named = [f"{channels[c]!r} in {never[c]}" for c in np.flatnonzero(never)]
+    if named:
+        more = f" and {len(named) - 5} more channels" if len(named) > 5 else ""
+        warnings.warn(
+            f"never observed, taken as constant 0: channel {', '.join(named[:5])}{more} "
+            f"of {n_series} series; see SeriesBatch.unobserved()",
+            UnobservedWarning,
+            stacklevel=4,
+        )

@@ -21,8 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from roughformer.errors import InputError
-from roughformer.series._arrays import Extras, FloatTimes, Parts
-from roughformer.series._fill import blocks
+from roughformer.series._arrays import Extras, FloatTimes, Parts, blocks
 
 __all__ = ["read", "write"]
 

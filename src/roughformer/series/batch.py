@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from roughformer.errors import InputError
-from roughformer.series import _arrays, _combine, _fill, _parquet, _table
+from roughformer.series import _arrays, _combine, _parquet, _table
 from roughformer.series._arrays import (
     Extras,
     FloatTimes,
@@ -223,6 +223,23 @@ class Storage:
     def __repr__(self) -> str:
         """Sizes, dtype and what is there, in one line."""
         return _combine.describe(self._fields(), self.missing)
+
+    def _repr_html_(self) -> str:
+        """Sizes, and a row for each of the first channels."""
+        from html import escape
+
+        rows = []
+        for name, column in list(zip(self.channels, self.values.T, strict=True))[:20]:
+            seen = column[~np.isnan(column)]
+            low, mean, high = (
+                (f"{f(seen):.4g}" for f in (np.min, np.mean, np.max)) if len(seen) else "–––"
+            )
+            missing = 1 - len(seen) / max(len(column), 1)
+            cells = (escape(name), f"{missing:.0%}", low, mean, high)
+            rows.append("".join(f"<td>{cell}</td>" for cell in cells))
+        head = "".join(f"<th>{x}</th>" for x in ("channel", "missing", "min", "mean", "max"))
+        body = "".join(f"<tr>{row}</tr>" for row in rows)
+        return f"<p>{escape(repr(self))}</p><table><tr>{head}</tr>{body}</table>"
 
     def equals(self, other: object) -> bool:
         """Compare values (NaN = NaN), times, names, ids, labels, origin and dtypes.
@@ -641,41 +658,19 @@ class SeriesBatch(Storage):
 
     # Missing values
 
-    def filled(self, keep: Any = None) -> Values:
-        """Return the values without NaN.
-
-        Each channel is linear in time between its own observations and constant outside of them; 0,
-        with an ``UnobservedWarning``, where it has none.
-
-        Parameters
-        ----------
-        keep : array-like of bool (N,), optional
-            Points outside of it count as unobserved.
-
-        Returns
-        -------
-        ndarray (N, C)
-            ``values`` itself if there is nothing to fill.
-        """
-        if keep is None and not self.missing:
-            return self._values
-        if keep is not None:
-            keep = _arrays.check_mask(keep, self._offsets, self._ids, ends=False)
-        return _fill.fill(self._values, self._offsets, self._times_of, keep, self._channels)
-
     def warn_unobserved(self, never: npt.NDArray[np.int64]) -> None:
-        """Give the warning of ``filled``, for callers who fill by other means.
+        """Warn that channels are taken as constant 0 where they are never observed.
 
         Parameters
         ----------
         never : ndarray of int (C,)
             Number of series that never observe each channel.
         """
-        _fill.warn_unobserved(never, len(self), self._channels)
+        _arrays.warn_unobserved(never, len(self), self._channels)
 
     def unobserved(self) -> npt.NDArray[np.bool_]:
         """Return ``(B, C)``, True where a channel is never observed in a series."""
-        return _fill.unobserved(self._values, self._offsets)
+        return _arrays.unobserved(self._values, self._offsets)
 
     # Other forms, and on disk
 

@@ -13,13 +13,14 @@ Needs the extra ``serve``; nothing here is imported by ``import roughformer``.
 from roughformer.serve.app import create_app
 from roughformer.serve.config import Limits, Options, StreamOptions
 from roughformer.serve.demo import demo_model
-from roughformer.serve.model import ServedModel
+from roughformer.serve.model import ServedForecaster, ServedModel, load_served
 from roughformer.serve.server import Server, listen, run
 from roughformer.serve.service import Service
 
 __all__ = [
     "Limits",
     "Options",
+    "ServedForecaster",
     "ServedModel",
     "Server",
     "Service",
@@ -27,5 +28,6 @@ __all__ = [
     "create_app",
     "demo_model",
     "listen",
+    "load_served",
     "run",
 ]

@@ -22,6 +22,7 @@ class Limits:
     max_length: int = 1_000_000  # points of a request in all: 400
     max_windows: int = 20_000  # windows (tokens) of one series: 400
     max_tokens: int = 200_000  # windows (tokens) of all series of a request: 400
+    max_queries: int = 10_000  # times x channels of a forecast request: 400
     max_leap: int = 1000  # windows of a stream that one push may end: 400
     max_ended: int = 10_000  # windows of all its streams that one push may end: 400
     max_runs: int = 400  # with a span, runs of the model that one push may ask for: 400

@@ -74,11 +74,13 @@ def parse_series(
     channels: tuple[str, ...],
     static_names: tuple[str, ...],
     limits: Limits,
+    *,
+    dated: bool = False,
 ) -> tuple[SeriesBatch, list[Any]]:
     """Read ``{"series": [{"times", "values", "static"?, "id"?}], "channels"?}``.
 
     Returns a batch in the order of the model's ``channels``, and the ids (None where there is
-    none).
+    none). ``dated``: times are seconds since 1970.
     """
     order = _channel_order(body.get("channels"), channels)
     listed = body.get("series")
@@ -109,10 +111,10 @@ def parse_series(
             )
         ids.append(name)
     table = np.concatenate(values)
-    extras: dict[str, Any] = {}
+    extras: dict[str, Any] = {"time_origin": np.datetime64(0, "s")} if dated else {}
     if static_names:
         rows = [[known[name] for name in static_names] for known in static]
-        extras = {"static": np.array(rows), "static_names": static_names}
+        extras |= {"static": np.array(rows), "static_names": static_names}
     batch = SeriesBatch(
         np.concatenate(times),
         table if order is None else table[:, order],
@@ -152,10 +154,12 @@ def parse_static(
     return {n: np.nan if raw.get(n) is None else float(raw[n]) for n in names}
 
 
-def parse_times(raw: Any, position: Position, *, ordered: bool = True) -> Floats:
+def parse_times(
+    raw: Any, position: Position, *, ordered: bool = True, what: str = "times"
+) -> Floats:
     """Read a list of finite and, if ``ordered``, strictly increasing numbers -> ``(n,)``."""
     if type(raw) is not list:
-        raise invalid(f"times must be a list of numbers, got {_json_type(raw)}", position)
+        raise invalid(f"{what} must be a list of numbers, got {_json_type(raw)}", position)
     if not set(map(type, raw)) <= _NUMBER:
         row = next(i for i, x in enumerate(raw) if type(x) not in _NUMBER)
         raise invalid(
@@ -174,7 +178,7 @@ def parse_times(raw: Any, position: Position, *, ordered: bool = True) -> Floats
         row = int(np.argmin(increases)) + 1
         now, before = float(times[row]), float(times[row - 1])
         got = f"got {now!r} twice" if now == before else f"got {now!r} after {before!r}"
-        raise invalid(f"times must strictly increase, {got}", position | {"row": row})
+        raise invalid(f"{what} must strictly increase, {got}", position | {"row": row})
     return times
 
 

@@ -19,7 +19,7 @@ __all__ = ["Middleware", "is_loopback"]
 _HEALTH = ("/healthz", "/readyz")
 _PUBLIC = (*_HEALTH, "/", "/series", "/docs", "/openapi.json")  # nothing of them is secret
 _ALWAYS = (*_HEALTH, "/metrics")  # answered also while stopping
-_WORK = ("/v1/predict", "/push")
+_WORK = ("/v1/predict", "/v1/forecast", "/push")
 _HTTP, _WEBSOCKET = "http.response", "websocket.http.response"
 _HEADERS = [(b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer")]
 

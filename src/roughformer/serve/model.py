@@ -8,12 +8,14 @@ import threading
 import warnings
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 import roughformer
 from roughformer.inference.explanation import explain
+from roughformer.inference.forecasts import ForecastPredictor
 from roughformer.inference.predictor import Predictor
 from roughformer.inference.targets import ClassTargets
 from roughformer.series import SeriesBatch, UnobservedWarning
@@ -22,8 +24,9 @@ from roughformer.serve.errors import APIError, invalid
 from roughformer.stream.answers import answers_of
 from roughformer.stream.sliding import static_names
 from roughformer.tokens import Tokenizer
+from roughformer.util.checkpoint import load_checkpoint
 
-__all__ = ["Explainer", "ServedModel"]
+__all__ = ["Explainer", "ForecastQuery", "ServedForecaster", "ServedModel", "load_served"]
 
 _MAX_PADDED_TOKENS = 65_536  # of series that are predicted together
 _MAX_EXPLANATIONS = 2  # in progress or waiting; the page asks again anyway
@@ -39,14 +42,10 @@ class ServedModel:
         self.predictor = predictor
         self.channels: tuple[str, ...] = tuple(predictor.encoder.channels)
         self.static_names = static_names(predictor)
-        self.fingerprint = "unsaved"
+        self.fingerprint = _fingerprint(directory)
         targets = predictor.targets
         self.classes = targets.labels.tolist() if isinstance(targets, ClassTargets) else None
         self.causal = predictor.outputs.causal
-        if directory is not None and (directory / "manifest.json").exists():
-            # The manifest has the SHA-256 of all other files.
-            manifest = (directory / "manifest.json").read_bytes()
-            self.fingerprint = hashlib.sha256(manifest).hexdigest()[:16]
 
     @property
     def columns(self) -> dict[str, Any]:
@@ -135,6 +134,82 @@ class ServedModel:
             output, mask = self.predictor.forward(batch)
         last = self.predictor.at_last_window(output, mask)
         return answers_of(self.predictor, last).plain()
+
+
+class ForecastQuery(NamedTuple):
+    """Series, the times asked for of each, numbers of the channels, and the coverage."""
+
+    batch: SeriesBatch
+    at: list[npt.NDArray[np.float64]]
+    targets: npt.NDArray[np.int64]
+    coverage: float
+
+
+class ServedForecaster:
+    """A forecaster and its metadata. Only the worker calls ``forecast``."""
+
+    def __init__(self, predictor: ForecastPredictor, directory: Path | None = None) -> None:
+        """``directory``: of the saved model, for its fingerprint."""
+        self.predictor, self.channels = predictor, predictor.channels
+        self.fingerprint = _fingerprint(directory)
+        self.columns: dict[str, Any] = dict(predictor.metadata.get("data", {}))
+        n, names = predictor.n_static, tuple(self.columns.get("static", ()))
+        self.static_names = names if len(names) == n else tuple(map(str, range(n)))
+
+    def about(self) -> dict[str, Any]:
+        """What ``GET /v1/model`` tells about the model itself."""
+        network = self.predictor.networks[0]
+        return {
+            "task": "forecasting",
+            "channels": list(self.channels),
+            "centre": network.centre.tolist(),  # of the values of each channel
+            "spread": network.spread.tolist(),
+            "static": list(self.static_names),
+            "horizon": self.predictor.horizon,
+            "interpolation": self.predictor.interpolation,
+            "dated": self.predictor.dated,
+            "fingerprint": self.fingerprint,
+            "version": roughformer.__version__,
+        }
+
+    def forecast(self, query: ForecastQuery) -> list[dict[str, Any]]:
+        """Values with intervals at the times asked for, in JSON types."""
+        predictor, batch = self.predictor, query.batch
+        static = np.zeros((len(batch), 0)) if batch.static is None else batch.static
+        answers = predictor.ask(batch, static, query.at, query.targets, warn=False)
+        tails = (1 - query.coverage) / 2
+        columns = {
+            "value": answers.point,
+            "lower": predictor.quantile(answers, tails),
+            "upper": predictor.quantile(answers, 1 - tails),
+        }
+        # Answers are flat, in no particular order: to a table (M, n) for each series.
+        forecasts: list[dict[str, Any]] = []
+        of_channel = np.zeros(len(self.channels), dtype=np.int64)
+        of_channel[query.targets] = np.arange(len(query.targets))
+        for b, at in enumerate(query.at):
+            mine = answers.series == b
+            entry: dict[str, Any] = {"times": at.tolist()}
+            for name, column in columns.items():
+                table = np.full((len(at), len(query.targets)), np.nan)
+                table[answers.place[mine], of_channel[answers.channel[mine]]] = column[mine]
+                entry[name] = table.tolist()
+            forecasts.append(entry)
+        return forecasts
+
+
+def load_served(directory: Path) -> ServedModel | ServedForecaster:
+    """Load a saved model, whatever it is."""
+    if load_checkpoint(directory).config.get("kind") == "forecaster":
+        return ServedForecaster(ForecastPredictor.load(directory), directory)
+    return ServedModel(Predictor.load(directory), directory)
+
+
+def _fingerprint(directory: Path | None) -> str:
+    """The beginning of the SHA-256 of the manifest, which has those of all other files."""
+    if directory is None or not (directory / "manifest.json").exists():
+        return "unsaved"
+    return hashlib.sha256((directory / "manifest.json").read_bytes()).hexdigest()[:16]
 
 
 class Explainer:

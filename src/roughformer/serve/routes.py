@@ -5,13 +5,14 @@ import secrets
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import numpy as np
 import orjson
 from fastapi import APIRouter, Request, Response
 from starlette.requests import ClientDisconnect
 
 from roughformer.series import SeriesBatch
 from roughformer.serve.config import Limits
-from roughformer.serve.errors import APIError
+from roughformer.serve.errors import APIError, invalid
 from roughformer.serve.json_bodies import (
     Observations,
     check_object,
@@ -19,7 +20,9 @@ from roughformer.serve.json_bodies import (
     parse_observations,
     parse_series,
     parse_static,
+    parse_times,
 )
+from roughformer.serve.model import ForecastQuery, ServedForecaster
 from roughformer.serve.service import Service, check_name
 from roughformer.serve.streams import Streams
 from roughformer.serve.tables import (
@@ -35,6 +38,7 @@ __all__ = ["json_response", "routes"]
 
 T = TypeVar("T")
 _JSON = ("application/json", "application/x-www-form-urlencoded")  # curl -d says the second
+_STEPS_AHEAD = 20  # by default, up to the horizon
 _METRICS = "text/plain; version=0.0.4; charset=utf-8"
 
 # What /openapi.json tells about bodies, which are read by hand: for speed, and for errors with a
@@ -82,6 +86,19 @@ def _body(
 
 
 _PREDICT = _body({"series": _SERIES, "channels": _NAMES}, ["series"], _EXAMPLE, ARROW, PARQUET)
+_FORECAST = _body(
+    {
+        "series": _SERIES,
+        "channels": _NAMES,
+        "at": _NUMBERS | {"description": "Times to answer for, past or future."},
+        "ahead": _NUMBERS
+        | {"description": "Or how long after the end of each series (default: 20 steps)."},
+        "targets": _NAMES | {"description": "Channels to answer for (default: all)."},
+        "coverage": {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1},
+    },
+    ["series"],
+    _EXAMPLE | {"at": [1.5, 2.0], "coverage": 0.9},
+)
 _EXPLAIN = _body({"series": _SERIES, "channels": _NAMES, "target": {}}, ["series"], _EXAMPLE)
 _OPEN = _body(
     {"id": {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,64}$"}, "static": _STATIC},
@@ -172,7 +189,7 @@ def routes() -> APIRouter:
         stream = {
             "span": options.span,
             "every": options.every,
-            "causal": service.model.causal,
+            "causal": getattr(service.model, "causal", False),
             "available": service.streams is not None,
         }
         alarms = [
@@ -212,6 +229,7 @@ def _add_series_routes(router: APIRouter) -> None:
     async def predict(request: Request) -> Response:
         """Predict whole series: JSON, an Arrow stream or a Parquet file."""
         service = _service(request)
+        model = service.predicting_model
         data = await _read_body(request, service.limits)
         kind = request.headers.get("content-type", _JSON[0]).partition(";")[0].strip().lower()
         with service.accepting():
@@ -221,29 +239,48 @@ def _add_series_routes(router: APIRouter) -> None:
             entry if name is None else {"id": name, **entry}
             for name, entry in zip(ids, predictions, strict=True)
         ]
-        model = service.model
         about = {"fingerprint": model.fingerprint, "task": model.predictor.outputs.task}
         return json_response({"predictions": entries, "model": about})
+
+    @router.post("/v1/forecast", tags=["series"], openapi_extra=_FORECAST)
+    async def forecast(request: Request) -> Response:
+        """Forecast or interpolate series at the times asked for, with intervals."""
+        service = _service(request)
+        model = service.forecaster
+        data = await _read_body(request, service.limits)
+        with service.accepting():
+            query, ids = await service.parse(_parse_forecast, data, model, service.limits)
+            forecasts = await service.forecast(query)
+        entries = [
+            entry if name is None else {"id": name, **entry}
+            for name, entry in zip(ids, forecasts, strict=True)
+        ]
+        targets = [model.channels[c] for c in query.targets]
+        about = {"fingerprint": model.fingerprint, "task": "forecasting"}
+        return json_response(
+            {"forecasts": entries, "channels": targets, "coverage": query.coverage, "model": about}
+        )
 
     @router.post("/v1/explain", tags=["series"], openapi_extra=_EXPLAIN)
     async def explain(request: Request) -> Response:
         """Channels and windows that drove the prediction of one series."""
         service = _service(request)
+        model, explainer = service.predicting_model, service.explainer
+        assert explainer is not None
         data = await _read_body(request, service.limits)
 
         def parse(data: bytes) -> tuple[SeriesBatch, Any]:
             body = check_object(loads(data), ("series", "channels", "target"), "the body")
-            model = service.model
             batch, _ = parse_series(body, model.channels, model.static_names, service.limits)
             if len(batch) != 1:
                 raise APIError(400, f"one series is explained at a time, got {len(batch)}")
             model.check_size(batch, service.limits)
-            service.explainer.check_size(batch)
+            explainer.check_size(batch)
             return batch, body.get("target")
 
         batch, target = await service.parse(parse, data)
         seconds = service.limits.request_seconds
-        return json_response(await service.explainer.explain(batch, target, seconds))
+        return json_response(await explainer.explain(batch, target, seconds))
 
     @router.post("/v1/read", tags=["page"])
     async def read(request: Request) -> Response:
@@ -273,6 +310,42 @@ def _parse_batch(data: bytes, service: Service, kind: str) -> tuple[SeriesBatch,
             415, f"Content-Type must be application/json, {ARROW} or {PARQUET}, got {kind!r}"
         )
     return series_of_table(table, channels, static, limits)
+
+
+def _parse_forecast(
+    data: bytes, model: ServedForecaster, limits: Limits
+) -> tuple[ForecastQuery, list[Any]]:
+    keys = ("series", "channels", "at", "ahead", "targets", "coverage")
+    body = check_object(loads(data), keys, "the body")
+    dated, channels = model.predictor.dated, model.channels
+    batch, ids = parse_series(body, channels, model.static_names, limits, dated=dated)
+    if body.get("at") is not None and body.get("ahead") is not None:
+        raise invalid("give 'at' or 'ahead', not both")
+    if body.get("at") is not None:
+        at = [parse_times(body["at"], {}, what="at")] * len(batch)
+    else:
+        ahead = np.linspace(0, model.predictor.horizon, _STEPS_AHEAD + 1)[1:]
+        if body.get("ahead") is not None:
+            ahead = parse_times(body["ahead"], {}, what="ahead")
+            if not (ahead > 0).all():
+                raise invalid("'ahead' must be positive times after the end of each series")
+        at = [end + ahead for end in model.predictor.ends(batch)]
+    targets = body.get("targets")
+    if targets is None:
+        targets = list(channels)
+    if type(targets) is not list or not all(name in channels for name in targets) or not targets:
+        raise invalid(f"'targets' must be a list of channels, of {', '.join(channels)}")
+    coverage = body.get("coverage", 0.9)
+    if type(coverage) is not float or not 0 < coverage < 1:
+        raise invalid(f"'coverage' must be a number between 0 and 1, got {coverage!r}")
+    n_queries = sum(map(len, at)) * len(targets)
+    if n_queries > limits.max_queries:
+        raise invalid(
+            f"this asks for {n_queries} values (series x times x channels), the limit is "
+            f"max_queries = {limits.max_queries}; ask for fewer at once"
+        )
+    numbers = np.array([channels.index(name) for name in dict.fromkeys(targets)], dtype=np.int64)
+    return ForecastQuery(batch, at, numbers, coverage), ids
 
 
 def _add_stream_routes(router: APIRouter) -> None:

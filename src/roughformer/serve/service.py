@@ -10,13 +10,14 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar
 
+from roughformer.errors import InputError
 from roughformer.series import SeriesBatch
 from roughformer.serve.broadcast import Broadcaster
 from roughformer.serve.config import Limits, Options
 from roughformer.serve.errors import APIError
 from roughformer.serve.json_bodies import Observations
 from roughformer.serve.metrics import Metrics
-from roughformer.serve.model import Explainer, ServedModel
+from roughformer.serve.model import Explainer, ForecastQuery, ServedForecaster, ServedModel
 from roughformer.serve.snapshotter import SnapshotDirectory, Snapshotter
 from roughformer.serve.streams import PushResult, Streams
 from roughformer.serve.worker import Engine, Job, Worker
@@ -39,7 +40,9 @@ def check_name(name: Any) -> str:
 class Service:
     """The model, its worker, the streams, and whether new work is accepted."""
 
-    def __init__(self, model: ServedModel, limits: Limits, options: Options) -> None:
+    def __init__(
+        self, model: ServedModel | ServedForecaster, limits: Limits, options: Options
+    ) -> None:
         """Build the parts; nothing is started."""
         self.model, self.limits, self.options = model, limits, options
         self.metrics = Metrics()
@@ -52,7 +55,11 @@ class Service:
         self._parser = ThreadPoolExecutor(1, "parser")
         self.streams: Streams | None = None
         self.no_streams = ""  # why this model cannot be streamed
+        self.explainer: Explainer | None = None
         try:
+            if isinstance(model, ServedForecaster):
+                raise InputError("a forecaster answers for whole series: POST /v1/forecast")
+            self.explainer = Explainer(model.predictor)
             self.streams = Streams(model, limits, options.streams)
         except ValueError as error:  # InputError: the model needs a span, or has no streams
             if options.streams.alarms or options.streams.span is not None:
@@ -60,7 +67,6 @@ class Service:
             self.no_streams = str(error)
         self.engine = Engine(model, self.streams, self.metrics)
         self.worker = Worker(self.engine.handle, limits, options.threads)
-        self.explainer = Explainer(model.predictor)
         directory = options.snapshot_dir
         self.snapshotter = Snapshotter(
             self, None if directory is None else SnapshotDirectory(directory)
@@ -135,9 +141,17 @@ class Service:
 
     async def predict(self, batch: SeriesBatch) -> list[dict[str, Any]]:
         """Predict each series."""
-        self.model.check_size(batch, self.limits)
+        self.predicting_model.check_size(batch, self.limits)
         predictions: list[dict[str, Any]] = await self._wait(self.worker.submit("predict", batch))
         return predictions
+
+    async def forecast(self, query: ForecastQuery) -> list[dict[str, Any]]:
+        """Forecast each series at the times asked for."""
+        model = self.forecaster
+        job = self.worker.submit("call", lambda: model.forecast(query))
+        forecasts: list[dict[str, Any]] = await self._wait(job)
+        self.metrics.series.inc(len(query.batch))
+        return forecasts
 
     async def push(self, rows: Observations) -> PushResult:
         """Push observations to streams."""
@@ -163,6 +177,20 @@ class Service:
         self.metrics.errors.inc()
         log.error("error %s", number, exc_info=error)
         return APIError(500, f"an unexpected error happened; it is in the server's log as {number}")
+
+    @property
+    def predicting_model(self) -> ServedModel:
+        """The model; 409 if it is a forecaster."""
+        if isinstance(self.model, ServedForecaster):
+            raise APIError(409, "this model is a forecaster: POST /v1/forecast")
+        return self.model
+
+    @property
+    def forecaster(self) -> ServedForecaster:
+        """The model; 409 if it is no forecaster."""
+        if isinstance(self.model, ServedModel):
+            raise APIError(409, "this model is not a forecaster: POST /v1/predict")
+        return self.model
 
     def _require_streams(self) -> Streams:
         if self.streams is None:

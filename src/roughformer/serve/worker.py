@@ -18,7 +18,6 @@ from roughformer.series import SeriesBatch
 from roughformer.serve.config import Limits
 from roughformer.serve.errors import APIError
 from roughformer.serve.metrics import Metrics
-from roughformer.serve.model import ServedModel
 from roughformer.serve.streams import PushResult, Streams
 from roughformer.util.threads import using_threads
 
@@ -203,8 +202,8 @@ def in_turn(jobs: list[Job]) -> list[Job]:
 class Engine:
     """The model and the streams, behind ``handle``."""
 
-    def __init__(self, model: ServedModel, streams: Streams | None, metrics: Metrics) -> None:
-        """``streams`` None: the model has none."""
+    def __init__(self, model: Any, streams: Streams | None, metrics: Metrics) -> None:
+        """``model``: a ``ServedModel`` or a ``ServedForecaster``; ``streams`` None: it has none."""
         self.model, self.streams, self.metrics = model, streams, metrics
 
     def handle(self, jobs: list[Job], deliver: Deliver) -> list[Job]:

@@ -32,7 +32,7 @@ from roughformer.signatures.engine import pad
 from roughformer.signatures.library import Cells as CellsJob
 from roughformer.signatures.library import Functionals as FunctionalsJob
 from roughformer.signatures.library import default_threads, load
-from roughformer.signatures.padded import (
+from roughformer.signatures.torch_backend import (
     Observed,
     at_rows,
     last_at_or_before,

@@ -11,42 +11,41 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
 from roughformer.series import SeriesBatch, UnobservedWarning
-from roughformer.signatures import native_call
-from roughformer.signatures.buffers import new_result
-from roughformer.signatures.clock import clock_words as native_clock_words
-from roughformer.signatures.clocks import clock_words_through, path_clock_words, window_clock_words
-from roughformer.signatures.definition import (
-    finish_view,
-    in_transform,
-    real_only,
-    signature_tokens,
-)
-from roughformer.signatures.features import Layout, layout_of
-from roughformer.signatures.levels import as_levels, as_words, path_levels
-from roughformer.signatures.library import load
-from roughformer.signatures.lifts import Basepoint, Clock, Lift, Time, View
-from roughformer.signatures.padded import (
+from roughformer.signatures import library
+from roughformer.signatures.library import clock_words as native_clock_words
+from roughformer.signatures.library import load, new_result
+from roughformer.signatures.lifts import Basepoint, Clock, Layout, Lift, Time, View, layout_of
+from roughformer.signatures.torch_backend import (
     Observed,
     Placed,
     Points,
+    as_levels,
+    as_words,
+    clock_words_through,
+    finish_view,
     held_points,
+    in_transform,
     inside_of,
     lifted,
     linear_points,
+    linear_points_backward,
     number,
     observed,
     path_at,
+    path_clock_words,
+    path_levels,
     place_knots,
+    real_only,
+    signature_tokens,
+    window_clock_words,
     with_counts,
 )
-from roughformer.signatures.path import Path
-from roughformer.signatures.windows import Cuts
+from roughformer.signatures.windows import Cuts, Path
 
 __all__ = ["padded_tokens", "piece_clock_words", "piece_signature", "spectrum_of"]
 
@@ -78,27 +77,22 @@ def _time_unit(time: Time | None) -> float:
 # What the kernel takes
 
 
-def _path(
-    values: Tensor, times: Tensor, lengths: Tensor, raw: bool = True
-) -> tuple[Path, npt.NDArray[Any]]:
-    """Padded series as a path of the kernel, gaps filled, and the values as they came; those that
-    are not ``raw`` have none.
-    """
+def _path(values: Tensor, times: Tensor, lengths: Tensor, raw: bool = True) -> Path:
+    """Padded series as a path of the kernel, gaps filled; values that are not ``raw`` have none."""
     batch, size, channels = values.shape
     given = values.detach().contiguous().numpy().reshape(batch * size, channels)
     stamps = np.ascontiguousarray(times.detach().numpy(), np.float64).reshape(-1)
     starts = np.arange(batch, dtype=np.int64) * size
     counts = np.ascontiguousarray(lengths.detach().numpy(), np.int64)
-    dense = given
     if raw and np.isnan(given).any():
-        dense, _ = native_call.fill_rows(given, stamps, starts, counts, starts)
+        given, _ = library.fill_rows(given, stamps, starts, counts, starts)
     names = tuple(f"x{c}" for c in range(channels))
-    return Path(dense, stamps, starts, counts, starts, names), given
+    return Path(given, stamps, starts, counts, starts, names)
 
 
 def _request(
     path: Path, edges: Tensor, depth: int, views: str, time_unit: float, basepoint: bool
-) -> native_call.Request:
+) -> library.Request:
     batch, n_edges = edges.shape
     cuts = Cuts(
         np.ascontiguousarray(edges.detach().numpy(), np.float64).reshape(-1),
@@ -115,7 +109,7 @@ def _request(
         path = Path(
             path.values, path.times, path.starts, path.lengths, path.time_starts, path.names, scale
         )
-    return native_call.Request(
+    return library.Request(
         path, cuts, depth, {view: layout.at(view) for view in layout.views}, basepoint,
         compute=path.values.dtype.type,
     )  # fmt: skip
@@ -139,11 +133,11 @@ def window_signatures(
     """Signatures ``(B, W, words)`` of the views over windows between ``edges (B, W + 1)``, counted
     from the first points; see ``definition.signature_tokens``.
     """
-    path, _ = _path(values, times, lengths, raw)
+    path = _path(values, times, lengths, raw)
     request = _request(path, edges, depth, views, time_unit, basepoint)
     size = _plain_layout(values.shape[2], depth, views, time_unit, basepoint).size
     out = new_result((values.shape[0], edges.shape[1] - 1, size), path.values.dtype)
-    native_call.forward(request, out)
+    library.forward(request, out)
     return torch.from_numpy(out)
 
 
@@ -172,12 +166,13 @@ def window_signatures_backward(
     basepoint: bool,
 ) -> Tensor:
     """Gradient ``(B, L, C)`` in the values, from that in the signatures ``out``."""
-    path, raw = _path(values, times, lengths)
+    path = _path(values, times, lengths)
     request = _request(path, edges, depth, views, time_unit, basepoint)
     tokens, slope = out.detach().contiguous().numpy(), grad.detach().contiguous().numpy()
-    found = native_call.backward(request, tokens, slope)
-    found = native_call.fill_backward(found, raw, path)
-    return torch.from_numpy(found).reshape(values.shape)
+    found = torch.from_numpy(library.backward(request, tokens, slope)).reshape(values.shape)
+    if not values.isnan().any():
+        return found
+    return linear_points_backward(observed(values, times, lengths), found)
 
 
 @window_signatures_backward.register_fake
@@ -226,7 +221,7 @@ def clock_words(
     raw: bool,
 ) -> Tensor:
     """Clock words ``(B, W, C · count · 2)``; see ``clocks.window_clock_words``."""
-    path, _ = _path(values, times, lengths, raw)
+    path = _path(values, times, lengths, raw)
     clock = Clock(count, spacing, tuple(frequencies) or None)
     cuts = _request(path, edges, 1, "local", 0.0, False).cuts
     shape = (values.shape[0], edges.shape[1] - 1, values.shape[2] * count * 2)

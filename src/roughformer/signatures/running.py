@@ -9,10 +9,9 @@ import numpy.typing as npt
 
 from roughformer.errors import CapacityError, InputError
 from roughformer.signatures import library
-from roughformer.signatures.buffers import check_out, new_result
 from roughformer.signatures.engine import Engine, pick_engine
-from roughformer.signatures.features import MAX_DEPTH, over_limit, readable
-from roughformer.signatures.lifts import View
+from roughformer.signatures.library import check_out, new_result
+from roughformer.signatures.lifts import MAX_DEPTH, View, over_limit, readable
 from roughformer.signatures.words import word_count
 from roughformer.util.checks import whole_number
 
@@ -226,7 +225,7 @@ class _TorchStore:
     def push(self, points: npt.NDArray[Any], active: npt.NDArray[np.bool_] | None) -> int:
         import torch
 
-        from roughformer.signatures.levels import jump, multiply
+        from roughformer.signatures.torch_backend import jump, multiply
 
         wrong = ~np.isfinite(points).all(axis=1) & (True if active is None else active)
         if wrong.any():
@@ -242,7 +241,7 @@ class _TorchStore:
     def read(self, views: int, out: npt.NDArray[Any]) -> None:
         import torch
 
-        from roughformer.signatures.levels import multiply
+        from roughformer.signatures.torch_backend import multiply
 
         parts = []
         if views & _BITS["global"]:
@@ -254,7 +253,7 @@ class _TorchStore:
     def close(self, which: npt.NDArray[np.bool_] | None) -> None:
         import torch
 
-        from roughformer.signatures.levels import multiply
+        from roughformer.signatures.torch_backend import multiply
 
         chosen = torch.ones_like(self._open) if which is None else torch.tensor(which)[:, None]
         joint = multiply(self._global, self._local)

@@ -1,33 +1,222 @@
 """Whole-path clock words at many frequencies, fast: ∫ cos ω(u-t_0) dx(u) and ∫ sin ω(u-t_0) dx(u).
 
-The plain sum (``clock.py``) costs L·J for L points and J frequencies. Here the native kernel
-spreads the kept points over an even grid (``native/spectrum.h``), one FFT a channel does the rest
-(``spectrum_plan.py``): L + n log n. Few points or few frequencies still go the plain way.
+The plain sum costs L·J for L points and J frequencies. Here the native kernel spreads the kept
+points over an even grid (``native/spectrum.h``), one FFT a channel does the rest: L + n log n. Few
+points or few frequencies still go the plain way.
 """
 
-import ctypes
+from dataclasses import dataclass
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from numpy.polynomial import chebyshev
 
 from roughformer.errors import InputError
 from roughformer.series import SeriesBatch
 from roughformer.signatures import library
-from roughformer.signatures.buffers import new_result
-from roughformer.signatures.clock import clock_words
-from roughformer.signatures.engine import Engine, clock_path, dense_values, pad, pick_engine
+from roughformer.signatures.engine import (
+    Dropping,
+    Engine,
+    check_series,
+    clock_path,
+    dense_values,
+    pad,
+    pick_engine,
+)
+from roughformer.signatures.library import clock_words, new_result
 from roughformer.signatures.lifts import Clock
-from roughformer.signatures.spectrum_plan import Plan, plan_for
-from roughformer.signatures.thinning import Dropping, check_series
 from roughformer.signatures.windows import Windows
 from roughformer.util.checks import whole_number
 
-__all__ = ["spectrum_words"]
+__all__ = ["PAD", "Bump", "Plan", "bump_of", "plan_for", "spectrum_words"]
+
+
+# The bump that fast Fourier integrals smooth a path with: Kaiser and Bessel's, of unit area.
+#
+#     φ(x) = I_0(β √(1 - (2x/w)²)) / Z  for |x| ≤ w/2,  0 elsewhere,
+#     φ^(θ) = ∫ φ(x) e^{iθx} dx = (β / sinh β) · sinh(s) / s,  s = √(β² - (wθ/2)²).
+#
+# x counts the steps of an even grid. Its transform is large for |θ| ≤ π/2, the half of the grid's
+# band that is used, and less than ``error`` times that for all θ that fold onto it (|θ| ≥ 3π/2).
+
 
 Floats = npt.NDArray[np.float64]
+PAD = 8  # the longest vector of doubles; native/spectrum.h has it too
+# Width -> degree of the polynomials that stand for the bump between the nodes.
+_DEGREE = {8: 10, 16: 16}
+
+
+@dataclass(frozen=True)
+class Bump:
+    """φ of one ``width``, and for each of the ``width`` nodes that a point at a distance z in
+    [0, 1) before the first of them touches: polynomials in 2z - 1 of the smoothed ``step`` ∫ φ and
+    of the ``bump`` φ, ``(degree + 1, 8 + width + 8)`` with 8 nodes before and behind.
+    """
+
+    width: int
+    beta: float
+    step: Floats
+    bump: Floats
+
+    @property
+    def degree(self) -> int:
+        """Degree of the polynomials."""
+        return len(self.step) - 1
+
+    def __call__(self, x: Floats) -> Floats:
+        """φ(x)."""
+        inside = np.clip(1 - (2 * x / self.width) ** 2, 0, None)
+        area = self.width * np.sinh(self.beta) / self.beta
+        value = np.i0(self.beta * np.sqrt(inside)) / area
+        return np.where(np.abs(x) <= self.width / 2, value, 0.0)
+
+    def transform(self, theta: Floats) -> Floats:
+        """φ^(θ), for |θ| < 2β/w."""
+        s = np.sqrt(self.beta**2 - (self.width * theta / 2) ** 2)
+        return np.asarray(self.beta / np.sinh(self.beta) * np.sinh(s) / s)
+
+
+@cache
+def bump_of(width: int) -> Bump:
+    """The bump of ``width`` 8 (error 2e-7) or 16 (1e-14)."""
+    degree = _DEGREE[width]
+    beta = 0.98 * np.pi * width * 0.75
+    bare = Bump(width, beta, np.zeros((1, 1)), np.zeros((1, 1)))
+    y = chebyshev.chebpts1(degree + 1)
+    bump, step = np.zeros((2, degree + 1, width + 2 * PAD))
+    step[0, PAD + width :] = 1.0
+    passed = 0.0
+    for k in range(width):
+        cell = chebyshev.chebfit(y, bare((y + 1) / 2 + k - width / 2), degree)
+        # One degree more than the cell's own is cut off: it is below the error.
+        area = chebyshev.chebint(cell, scl=0.5, lbnd=-1)
+        area[0] += passed
+        passed = float(chebyshev.chebval(1.0, area))
+        bump[:, PAD + k] = chebyshev.cheb2poly(cell)
+        step[:, PAD + k] = chebyshev.cheb2poly(area[: degree + 1])
+    return Bump(width, beta, step, bump)
+
+
+# How Fourier integrals ∫ e^{iωu} dx(u) at given frequencies come from FFTs of an even grid.
+#
+# The path, smoothed by a bump φ and sampled at n nodes of step h, is g_m; then
+#
+#     ∫ e^{iωu} dx(u) = Σ_m g_m e^{iωhm} / φ^(ωh),  up to the bump's error for |ω| ≤ π/(2h).
+#
+# *Even* frequencies j·δ: the grid has the period 2π/δ, times wrap around it, and one FFT gives all
+# sums. *Any* frequencies: the grid is at least twice as long as the path; its FFT is read between
+# its frequencies k by the bump again, which the nodes are divided by beforehand:
+#
+#     Σ_m g_m e^{iκθ_m} = Σ_k φ(κ - k) Σ_m (g_m / φ^(θ_m)) e^{ikθ_m},  θ_m = 2πm/n, |θ_m| ≤ π/2.
+
+
+Ints = npt.NDArray[np.int64]
+_MOST_NODES = 1 << 26  # of a grid; beyond, the plain sum over points is always cheaper
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A grid and how to read its FFT; without ``between`` frequency j is number ``number[j]``."""
+
+    bump: Bump
+    n_grid: int
+    n_nodes: int  # of the longest path before it wraps
+    per_time: float  # nodes per unit of time
+    first: int  # where on the grid node 0 goes
+    number: Ints  # (J,) of the frequency, or of the first one that is read
+    factor: Floats  # (J,), or (J, 2) real and imaginary if between
+    weight: Floats | None = None  # (n_nodes,)
+    between: Floats | None = None  # (J, width) weights of the frequencies read
+
+
+def _fft_size(least: float) -> int:
+    """The smallest even 2^a 3^b 5^c that is not below."""
+    best = 1 << max(1, int(np.ceil(np.log2(max(least, 2)))))
+    five = 2
+    while five < best:
+        three = five
+        while three < best:
+            size = three << max(0, int(np.ceil(np.log2(max(least / three, 1)))))
+            best = min(best, size) if size >= least else best
+            three *= 3
+        five *= 5
+    return best
+
+
+def _common_step(omega: Floats, duration: float, tolerance: float) -> tuple[float, Ints] | None:
+    """δ and whole j with ω = j·δ but for phases of ``tolerance`` at the end of the path."""
+    levels = np.unique(np.concatenate([[0.0], omega]))
+    gaps = np.diff(levels)
+    top = float(levels[-1])
+    # Rounding leaves gaps of nearly nothing between frequencies that are meant to be one.
+    gaps = gaps[gaps * duration > tolerance]
+    if not len(gaps):
+        return None
+    for part in range(1, 5):
+        steps = round(top / float(gaps.min()) * part)
+        if steps > _MOST_NODES:
+            return None
+        delta = top / steps
+        number = np.rint(omega / delta)
+        if (np.abs(omega - number * delta) * duration).max() <= tolerance:
+            return delta, number.astype(np.int64)
+    return None
+
+
+def _even_plan(omega: Floats, duration: float, bump: Bump, tolerance: float) -> Plan | None:
+    found = _common_step(omega, duration, tolerance)
+    if found is None:
+        return None
+    delta, number = found
+    n_grid = _fft_size(max(4 * int(number.max()), 2 * bump.width))
+    per_time = n_grid * delta / (2 * np.pi)
+    nodes = duration * per_time + bump.width + PAD + 3
+    if max(nodes, n_grid) > _MOST_NODES:
+        return None
+    factor = 1 / bump.transform(2 * np.pi * number / n_grid)
+    return Plan(bump, n_grid, int(nodes), per_time, bump.width // 2, number, factor)
+
+
+def _any_plan(omega: Floats, duration: float, bump: Bump) -> Plan | None:
+    per_time = 2 * float(omega.max()) / np.pi
+    size = duration * per_time + bump.width + PAD + 3
+    if size > _MOST_NODES // 2:
+        return None
+    nodes, half = int(size), bump.width // 2
+    n_grid = _fft_size(max(2 * (nodes + 1), 8 * bump.width))
+    # Nodes from the middle of the longest path, so that |θ_m| ≤ π/2.
+    middle = nodes // 2
+    weight = 1 / bump.transform(2 * np.pi * (np.arange(nodes) - middle) / n_grid)
+    kappa = omega * n_grid / (2 * np.pi * per_time)
+    number = np.ceil(kappa - half).astype(np.int64)
+    between = bump(kappa[:, None] - number[:, None] - np.arange(bump.width)[None, :])
+    theta = omega / per_time
+    turned = np.exp(1j * theta * (middle - half)) / bump.transform(theta)
+    factor = np.stack([turned.real, turned.imag], axis=-1)
+    return Plan(bump, n_grid, nodes, per_time, middle, number, factor, weight, between)
+
+
+def plan_for(omega: Floats, duration: float, wide: bool) -> Plan | None:
+    """The smaller of the two grids for ``omega (J,)`` ≥ 0, not all 0, and paths of at most this
+    duration > 0; None if both would be huge. ``wide``: to 1e-13 instead of 1e-6.
+    """
+    return _plan_for(np.ascontiguousarray(omega, np.float64).tobytes(), duration, wide)
+
+
+@lru_cache(maxsize=64)  # training asks for the same grid with every batch
+def _plan_for(frequencies: bytes, duration: float, wide: bool) -> Plan | None:
+    omega = np.frombuffer(frequencies)
+    bump = bump_of(16 if wide else 8)
+    even = _even_plan(omega, duration, bump, 1e-11 if wide else 1e-7)
+    free = _any_plan(omega, duration, bump)
+    if even is None or free is None:
+        return even or free
+    return even if max(even.n_grid, even.n_nodes) <= 1.5 * free.n_grid else free
+
+
 _CHUNK = 1 << 20  # bytes of grid at a time: kernel and FFT meet in the cache
-_OUT_OF_MEMORY = "the native kernel could not allocate its scratch memory"
 # Frequencies this far below the sampling rate are computed in double precision: their words may
 # be so much smaller than those of the noise above them that single precision shows.
 _SLOW = 1 / 16
@@ -153,8 +342,7 @@ def _plain(
 
 def _in_torch(batch: SeriesBatch, omega: Floats, dropping: Dropping, kind: Any) -> npt.NDArray[Any]:
     """The same by the definition, a block of series at a time."""
-    from roughformer.signatures.clocks import path_clock_words
-    from roughformer.signatures.padded import linear_points, observed
+    from roughformer.signatures.torch_backend import linear_points, observed, path_clock_words
 
     mask = dropping.mask(batch)
     thin = batch if mask is None else batch.drop_points(mask=mask)
@@ -186,8 +374,6 @@ def _fast(
     grid = new_result((min(size, n_series), channels, plan.n_grid), inner)
     bytes_of_keep = None if keep is None else keep.view(np.uint8)
     workers = threads or library.default_threads()
-    native = library.load()
-    assert native is not None
     for first in range(0, n_series, size):
         count = min(size, n_series - first)
         job = library.Spread(
@@ -215,8 +401,7 @@ def _fast(
             channels=channels,
             threads=workers,
         )
-        if native.rf_spread(ctypes.byref(job)):
-            raise MemoryError(_OUT_OF_MEMORY)
+        library.call("rf_spread", job)
         spectrum = torch.fft.rfft(torch.from_numpy(grid[:count]))
         _read(plan, spectrum, out[first : first + count], workers)
     backwards = omega < 0
@@ -258,7 +443,4 @@ def _read(plan: Plan, spectrum: Any, out: npt.NDArray[Any], threads: int) -> Non
         width=plan.bump.width,
         threads=threads,
     )
-    native = library.load()
-    assert native is not None
-    if native.rf_between(ctypes.byref(job)):
-        raise MemoryError(_OUT_OF_MEMORY)
+    library.call("rf_between", job)

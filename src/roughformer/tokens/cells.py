@@ -12,7 +12,7 @@ from torch import Tensor
 from roughformer.series import SeriesBatch
 from roughformer.signatures.engine import pad
 from roughformer.signatures.functionals import padded_cells, path_cells
-from roughformer.signatures.padded import Observed, number, observed
+from roughformer.signatures.torch_backend import Observed, number, observed
 from roughformer.signatures.windows import Windows
 from roughformer.tokens.padded import PaddedInputs, encoded_static
 from roughformer.tokens.rhythm import FREQUENCIES, RHYTHM, rhythm

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from roughformer.signatures.lifts import View
-from roughformer.signatures.padded import (
+from roughformer.signatures.torch_backend import (
     Observed,
     Placed,
     at_rows,

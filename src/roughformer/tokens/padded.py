@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, Self
 import torch
 from torch import Tensor
 
-from roughformer.signatures.definition import real_only
-from roughformer.signatures.features import Layout
-from roughformer.signatures.lifts import View
+from roughformer.signatures.lifts import Layout, View
 from roughformer.signatures.operators import padded_tokens, spectrum_of
-from roughformer.signatures.padded import Observed, number, place
+from roughformer.signatures.torch_backend import Observed, number, place, real_only
 from roughformer.signatures.windows import Windows
 from roughformer.tokens.observations import observation_words
 from roughformer.tokens.spectrum import frequencies, log_power

@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 
 from roughformer.series import SeriesBatch
-from roughformer.signatures.path import locate
+from roughformer.signatures.windows import locate
 
 __all__ = ["pieces_between"]
 

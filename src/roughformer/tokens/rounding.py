@@ -8,10 +8,8 @@ import torch
 from torch import Tensor
 
 from roughformer.series import SeriesBatch
-from roughformer.signatures.features import Layout
-from roughformer.signatures.lifts import View
-from roughformer.signatures.path import locate
-from roughformer.signatures.windows import Cuts
+from roughformer.signatures.lifts import Layout, View
+from roughformer.signatures.windows import Cuts, locate
 from roughformer.signatures.words import all_words, lyndon_words
 
 __all__ = ["Ranges", "least_scale", "usual_ranges"]

@@ -11,17 +11,20 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
-from roughformer.signatures.definition import in_transform
-from roughformer.signatures.levels import (
+from roughformer.signatures.operators import piece_clock_words, piece_signature
+from roughformer.signatures.torch_backend import (
     Levels,
     as_levels,
     as_words,
+    at_rows,
     blocks_of,
+    in_transform,
+    inside_of,
     jump,
     multiply,
+    number,
+    observation_order,
 )
-from roughformer.signatures.operators import piece_clock_words, piece_signature
-from roughformer.signatures.padded import at_rows, inside_of, number, observation_order
 from roughformer.signatures.windows import Windows
 from roughformer.signatures.words import word_count
 from roughformer.tokens.observations import Counted, scaled, stacked_words, words_of

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from roughformer.signatures import library
-from roughformer.signatures.definition import in_transform
-from roughformer.signatures.features import layout_of
+from roughformer.signatures.lifts import layout_of
+from roughformer.signatures.torch_backend import in_transform
 from roughformer.signatures.words import word_count
 from roughformer.tokens.step import TokenStep
 from roughformer.tokens.value_range import WORDS

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from roughformer.signatures.padded import Observed, number, observation_order
+from roughformer.signatures.torch_backend import Observed, number, observation_order
 
 __all__ = ["CONTRASTS", "SUMMARY", "contrasts", "summaries"]
 

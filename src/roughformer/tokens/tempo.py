@@ -17,15 +17,17 @@ from torch import Tensor
 
 from roughformer.errors import InputError
 from roughformer.series import SeriesBatch
-from roughformer.signatures.clocks import sinc, waves
-from roughformer.signatures.padded import (
+from roughformer.signatures.engine import fill_gaps
+from roughformer.signatures.spectrum import spectrum_words
+from roughformer.signatures.torch_backend import (
     Observed,
     linear_points,
     number,
     path_at,
     place_knots,
+    sinc,
+    waves,
 )
-from roughformer.signatures.spectrum import spectrum_words
 from roughformer.tokens.padded import PaddedInputs
 from roughformer.tokens.pieces import pieces_between
 from roughformer.tokens.thinning import thinned
@@ -212,7 +214,7 @@ def _log_share(power: Tensor) -> Tensor:
 
 def with_variation(batch: SeriesBatch) -> SeriesBatch:
     """The series, gaps filled, and the variation ∫ |dx| of each channel as further channels."""
-    values = batch.filled().astype(np.float64)
+    values = fill_gaps(batch).astype(np.float64)
     rise = np.abs(np.diff(values, axis=0, prepend=values[:1]))
     rise[batch.offsets[:-1]] = 0.0
     total = np.cumsum(rise, axis=0)

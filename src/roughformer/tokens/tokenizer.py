@@ -9,12 +9,22 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from roughformer.errors import InputError
 from roughformer.series import SeriesBatch
-from roughformer.signatures.engine import compute_tokens, pad, placed_of
-from roughformer.signatures.features import Layout, feature_count, feature_names, layout_of
-from roughformer.signatures.lifts import Basepoint, Clock, Counts, Lag, Lift, Time, View
+from roughformer.signatures.engine import Dropping, compute_tokens, pad, placed_of
+from roughformer.signatures.engine import check_series as series_numbers
+from roughformer.signatures.lifts import (
+    Basepoint,
+    Clock,
+    Counts,
+    Lag,
+    Layout,
+    Lift,
+    Time,
+    View,
+    feature_count,
+    feature_names,
+    layout_of,
+)
 from roughformer.signatures.spectrum import spectrum_words
-from roughformer.signatures.thinning import Dropping
-from roughformer.signatures.thinning import check_series as series_numbers
 from roughformer.signatures.windows import Cuts
 from roughformer.signatures.words import all_words, lyndon_words
 from roughformer.tokens.config import TokenConfig
@@ -27,7 +37,7 @@ from roughformer.tokens.value_range import WORDS, ValueRange
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from roughformer.signatures.padded import Observed
+    from roughformer.signatures.torch_backend import Observed
     from roughformer.tokens.padded import PaddedInputs
 
 __all__ = ["Tokenizer", "check_series"]
@@ -378,8 +388,7 @@ class Tokenizer(BaseModel):
 
     def _observation_words(self, batch: SeriesBatch, cuts: Cuts) -> npt.NDArray[np.float32]:
         """``(B, L, Σ_views C · words)``, a block of series at a time."""
-        from roughformer.signatures.definition import real_only
-        from roughformer.signatures.padded import observed
+        from roughformer.signatures.torch_backend import observed, real_only
         from roughformer.tokens.observations import observation_words
 
         assert self.value_range is not None

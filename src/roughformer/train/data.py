@@ -614,7 +614,7 @@ class TrainingData:
 # in the middle of an epoch would see some of them twice.
 _ORDER = 2
 # Options that change nothing in the state of a training.
-_NO_MATTER = {"save_seconds", "readers", "tensorboard", "calibrate", "metric"}
+_NO_MATTER = {"save_seconds", "readers", "tensorboard", "calibrate", "metric", "baselines"}
 
 
 def run_fingerprint(*parts: Any) -> str:

@@ -211,7 +211,10 @@ def run_trial(problem: Problem, settings: dict[str, Any], trial: Any) -> dict[st
             if trial.should_prune():
                 raise optuna.TrialPruned
 
-    running = {"run_dir": None, "verbose": 0, "training__callbacks": (after_epoch,)}
+    running = {
+        "run_dir": None, "verbose": 0, "training__callbacks": (after_epoch,),
+        "training__baselines": False,
+    }  # fmt: skip
     estimator = cls.from_settings(settings | running)
     estimator.fit(
         problem.batch, problem.target, groups=problem.groups, validation_data=problem.held

@@ -13,7 +13,7 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from roughformer import InputError
+from roughformer import InputError, fill_gaps
 from roughformer.series import SeriesBatch
 from roughformer_paper.baselines.cde_solver import chords
 from roughformer_paper.baselines.control import TIME_RANGE, ControlEncoder
@@ -144,7 +144,7 @@ class PathEncoder(ControlEncoder):
         """The tokens, flat: ``(N, n_features)``."""
         time, first = self.time_range * self._time(batch), batch.offsets[:-1]
         held = self.interpolation == "rectilinear"
-        dense = self._held(batch) if held else batch.filled()
+        dense = self._held(batch) if held else fill_gaps(batch)
         counted = self._counted(batch)
         knots = np.column_stack([time, dense, counted])
         steps, start = np.diff(knots, axis=0, prepend=0.0), knots[first]

@@ -24,6 +24,7 @@ from roughformer import (
     Windows,
     feature_count,
     feature_names,
+    fill_gaps,
     multiview_signature,
 )
 from roughformer.series import SeriesBatch
@@ -123,7 +124,7 @@ class LogSignatureEncoder(ControlEncoder):
         tokens = np.zeros((len(batch), cuts.most + 1, self.n_features), dtype=np.float32)
         if len(batch) == 0:
             return self._inputs(batch, tokens, np.zeros(tokens.shape[:2]), cuts.n_windows)
-        start = batch.filled()[batch.offsets[:-1]]
+        start = fill_gaps(batch)[batch.offsets[:-1]]
         tokens[:, 0, 1 : 1 + len(self.channels)] = start  # time and counts begin at 0
         tokens[:, 1:] = multiview_signature(
             batch,

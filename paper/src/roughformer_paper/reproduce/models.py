@@ -106,7 +106,7 @@ def fitted(
         "random_state": seed, "run_dir": where / "run", "resume": True, "verbose": 1,
     }  # fmt: skip
     cls, settings = settings_of(task, model, options)
-    estimator = cls.from_settings(settings | running)
+    estimator = cls.from_settings(settings | cls.settings(running))
     held = parts["validation"]
     # Budgets of processor time: what else runs on the machine must not shorten a training.
     with processor_time():

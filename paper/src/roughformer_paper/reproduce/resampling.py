@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from roughformer import InputError
+from roughformer import InputError, fill_gaps
 from roughformer.series import SeriesBatch
 
 __all__ = ["at_times", "finer", "jittered", "poisson", "rarer", "without_channel"]
@@ -19,7 +19,7 @@ Floats = npt.NDArray[np.float64]
 
 def at_times(batch: SeriesBatch, new_times: Callable[[Floats], Floats]) -> SeriesBatch:
     """Each series at ``new_times(its times)``, strictly increasing, between its ends."""
-    filled = batch.filled()
+    filled = fill_gaps(batch)
     times, values, lengths = [], [], []
     for start, end in zip(batch.offsets[:-1], batch.offsets[1:], strict=True):
         old = batch.times[start:end]

@@ -112,7 +112,7 @@ def is_current() -> bool:
     """Whether the library is there and newer than everything it is made from."""
     library = library_path()
     sources = [p for p in HERE.iterdir() if p.suffix in (".cpp", ".h", ".py")]
-    sources.append(HERE.parents[1] / "words.py")
+    sources.append(HERE.parent / "words.py")
     made = library.stat().st_mtime if library.exists() else 0.0
     return all(p.stat().st_mtime < made for p in sources)
 

@@ -1,41 +1,68 @@
-"""Padded series as paths, in torch: filling, holding, cutting and lifting.
+"""Multi-view signature tokens of padded series, in torch: the one definition.
 
-The one definition of these steps; on a CPU the native kernel does some of them faster. Series are
+The native kernel computes the same faster on a CPU (``operators``); this serves everywhere else,
+where gradients in the times or second derivatives are wanted, and in exported graphs. Series are
 rows of ``values (B, L, C)``, ``times (B, L)`` with ``lengths (B,)``. No step looks at the data to
 decide what to do and none loops over points, so that each becomes a plain node of a graph whatever
 B and L are. Times and values are float64 throughout: differences come before any rounding.
 """
 
+import math
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from roughformer.errors import InputError
-from roughformer.signatures.lifts import ViewLifts
+from roughformer.signatures.library import log_table
+from roughformer.signatures.lifts import Clock, Layout, View, ViewLifts
 from roughformer.signatures.windows import Windows
+from roughformer.signatures.words import lyndon_words, word_index
 
 __all__ = [
     "Knots",
+    "Levels",
     "Observed",
     "Placed",
     "Points",
+    "as_levels",
+    "as_words",
     "at_rows",
+    "blocks_of",
+    "clock_words_through",
+    "finish_view",
     "held_points",
+    "in_transform",
     "inside_of",
+    "jump",
     "last_at_or_before",
     "lifted",
     "linear_points",
+    "linear_points_backward",
+    "lyndon_logarithm",
+    "multiply",
     "number",
     "observation_order",
     "observed",
     "padded_series",
     "path_at",
+    "path_clock_words",
+    "path_levels",
     "place",
     "place_knots",
+    "real_only",
     "running_sum",
     "running_sums",
+    "signature_tokens",
+    "sinc",
+    "sliding_products",
+    "waves",
+    "window_clock_words",
     "window_count",
+    "window_levels",
     "with_counts",
 ]
 
@@ -233,26 +260,39 @@ def observation_order(seen: Tensor) -> tuple[Tensor, Tensor]:
     return count, nothing.scatter(1, torch.where(seen, count, 0), row)
 
 
-def linear_points(data: Observed) -> Points:
-    """Each channel linear in time between its own observations, constant before and after; 0 where
-    there are none.
+def _neighbours(data: Observed) -> tuple[Tensor, Tensor, Tensor]:
+    """Rows of the observations before (or at) and after each point, and the weight of the latter,
+    each ``(B, L, C)``; outside of a channel's observations both are the nearest one.
     """
     count, place = observation_order(data.seen)
-    total = count[:, -1:]
-    most = total.clamp(min=1)
+    most = count[:, -1:].clamp(min=1)
     left = place.gather(1, torch.minimum(count.clamp(min=1), most))
     right = place.gather(1, torch.minimum(count + 1, most))
     times = data.since.unsqueeze(-1).expand(data.values.shape)
     before, after = times.gather(1, left), times.gather(1, right)
     gap = after - before
-    weight = torch.where(gap > 0, (times - before) / torch.where(gap > 0, gap, 1.0), 0.0)
+    return left, right, torch.where(gap > 0, (times - before) / torch.where(gap > 0, gap, 1.0), 0.0)
+
+
+def linear_points(data: Observed) -> Points:
+    """Each channel linear in time between its own observations, constant before and after; 0 where
+    there are none.
+    """
+    left, right, weight = _neighbours(data)
     low, high = data.values.gather(1, left), data.values.gather(1, right)
     mixed = low * (1 - weight) + high * weight
     # Rounding must not leave the range of the two observations; gradients are those of `mixed`.
     inside = torch.minimum(torch.maximum(mixed, torch.minimum(low, high)), torch.maximum(low, high))
     mixed = mixed + (inside - mixed).detach()
-    filled = torch.where(data.seen, data.values, torch.where(count > 0, mixed, low))
-    return Points(data.since, torch.where(total > 0, filled, 0.0))
+    return Points(data.since, torch.where(data.seen.any(dim=1, keepdim=True), mixed, 0.0))
+
+
+def linear_points_backward(data: Observed, grad: Tensor) -> Tensor:
+    """Gradient in the observations from ``grad (B, L, C)``, that in ``linear_points(data).x``."""
+    left, right, weight = _neighbours(data)
+    found = torch.zeros_like(grad).scatter_add(1, left, grad * (1 - weight).to(grad.dtype))
+    found = found.scatter_add(1, right, grad * weight.to(grad.dtype))
+    return torch.where(data.seen, found, 0.0)
 
 
 def held_points(data: Observed, cuts: Tensor, complete: bool = False) -> Points:
@@ -461,3 +501,335 @@ def lifted(points: Points, knots: Knots, lifts: ViewLifts, n_channels: int) -> T
             clock = when * number(1.0 / unit, when)
         parts.insert(0, clock.unsqueeze(-1))
     return torch.cat(parts, dim=-1)
+
+
+# Signatures as lists of levels, in torch: products, windows, sliding contexts, logarithms.
+#
+# A signature truncated at depth n is ``[S_1, ..., S_n]`` with S_k ``(..., d^k)``; level 0 is 1. Any
+# device, differentiable, no loop over samples.
+
+
+Levels = list[Tensor]
+
+
+def as_levels(words: Tensor, dim: int, depth: int) -> Levels:
+    """Signatures ``(..., words)`` -> levels ``(..., dim^k)``, k = 1 ... depth."""
+    return list(torch.split(words, [dim**k for k in range(1, depth + 1)], dim=-1))
+
+
+def as_words(levels: Levels) -> Tensor:
+    """The way back."""
+    return torch.cat(levels, dim=-1)
+
+
+def _outer(a: Tensor, b: Tensor) -> Tensor:
+    """(..., p) ⊗ (..., q) -> (..., p·q)."""
+    # A size written out: a graph cannot infer it where there may be no rows.
+    size = a.shape[-1] * b.shape[-1]
+    return (a.unsqueeze(-1) * b.unsqueeze(-2)).reshape(*a.shape[:-1], size)
+
+
+def multiply(a: Levels, b: Levels) -> Levels:
+    """Chen's product of two signatures."""
+    out = []
+    for k in range(1, len(a) + 1):
+        total = a[k - 1] + b[k - 1]
+        for i in range(1, k):
+            total = total + _outer(a[i - 1], b[k - i - 1])
+        out.append(total)
+    return out
+
+
+def jump(values: Tensor, with_time: bool, depth: int) -> Levels:
+    """The signature ``x^{⊗k} / k!`` of a line from the origin to ``values (..., C)``; time, if
+    there is such a channel (the first one), stands still.
+    """
+    step = values
+    if with_time:
+        step = torch.cat([torch.zeros_like(values[..., :1]), values], dim=-1)
+    levels = [step]
+    for k in range(2, depth + 1):
+        levels.append(_outer(levels[-1], step) / k)
+    return levels
+
+
+def window_levels(steps: Tensor, knots: Knots, depth: int, local: bool) -> Levels:
+    """Increments ``steps (B, M - 1, d)`` -> levels ``(B, W, d^k)`` at the end of each window."""
+    return _grown(steps, depth, lambda x, last: running_sums(x, knots, local))
+
+
+def path_levels(steps: Tensor, depth: int) -> Levels:
+    """Increments ``steps (B, N, d)`` -> levels ``(B, d^k)`` of the path through all of them."""
+    return _grown(
+        steps, depth, lambda x, last: (x if last else running_sum(x)[:, :-1], x.sum(dim=1))
+    )
+
+
+def _grown(
+    steps: Tensor, depth: int, sums: Callable[[Tensor, bool], tuple[Tensor, Tensor]]
+) -> Levels:
+    """Levels at the ends that ``sums`` knows. A signature grows from knot i to i + 1 by
+
+        S_k(i + 1) = S_k(i) + Σ_{m=1..k} S_{k-m}(i) ⊗ Δ_i^{⊗m} / m!,
+
+    so level k is a running sum once the levels below are known at each knot. ``sums`` gives, of a
+    row for each piece, the sums before each piece, which the last level does not need, and those
+    at the ends.
+    """
+    found: Levels = []
+    below: Levels = []  # levels at the beginning of each piece
+    for k in range(1, depth + 1):
+        partial = None
+        for m in range(1, k):
+            fraction = steps / (k - m + 1)
+            grown = fraction if partial is None else _outer(partial, fraction)
+            partial = grown + below[m - 1]
+        grown = steps if partial is None else _outer(partial, steps)
+        here, ends = sums(grown, k == depth)
+        found.append(ends)
+        below.append(here)
+    return found
+
+
+# Sliding contexts: over windows k-m+1 ... k the signature is the product of the local ones. A
+# product that slides cannot drop its oldest factor by dividing: inverses lose digits. Products of
+# 1, 2, 4, ... neighbouring windows are built from each other instead, and m windows are a few of
+# those side by side, as m is a sum of powers of two: about 2 log2 m products a window, all exact.
+
+
+def blocks_of(size: int) -> list[int]:
+    """Powers of two that add up to ``size``, the largest first."""
+    return [1 << bit for bit in range(size.bit_length() - 1, -1, -1) if size >> bit & 1]
+
+
+def _earlier(levels: Levels, back: int) -> Levels:
+    """Levels ``(B, W, ...)`` of the window ``back`` before each; before the first 0, the signature
+    of no path.
+    """
+    row = torch.arange(levels[0].shape[1], device=levels[0].device)
+    there = (row >= back)[None, :, None]
+    at = (row - back).clamp(min=0)
+    return [torch.where(there, x.index_select(1, at), 0.0) for x in levels]
+
+
+def sliding_products(local: Levels, size: int) -> Levels:
+    """Levels ``(B, W, d^k)`` of windows -> those over the last ``size`` windows up to each."""
+    wanted = blocks_of(size)
+    found: Levels | None = None
+    block, length, back = local, 1, 0
+    # The smallest block stands last, at the newest windows.
+    while True:
+        if length in wanted:
+            here = _earlier(block, back) if back else block
+            found = here if found is None else multiply(here, found)
+            back += length
+        if length >= wanted[0]:
+            assert found is not None
+            return found
+        block, length = multiply(_earlier(block, length), block), 2 * length
+
+
+# Logarithms
+
+
+@lru_cache(maxsize=32)
+def _bracket_change(d: int, depth: int) -> Tensor:
+    """(Lyndon, Lyndon) matrix from coefficients of Lyndon words to bracket coordinates."""
+    table = log_table(d, depth, True)
+    change = np.eye(table.size)
+    for dst, src, c in zip(table.fix_dst, table.fix_src, table.fix_coef, strict=True):
+        change[dst] += c * change[src]
+    return torch.from_numpy(change)
+
+
+def lyndon_logarithm(signature: Tensor, d: int, depth: int, brackets: bool) -> Tensor:
+    """``(..., words)`` -> ``(..., Lyndon words)``: log(1 + s) = Σ (-1)^{k+1} s^k / k, projected."""
+    s = as_levels(signature, d, depth)
+    zero = [torch.zeros_like(level) for level in s]
+    power, total = s, s
+    for k in range(2, depth + 1):
+        following = list(zero)
+        for level in range(k, depth + 1):
+            for i in range(k - 1, level):
+                following[level - 1] = following[level - 1] + _outer(power[i - 1], s[level - i - 1])
+        power = following
+        total = [t + (-1.0) ** (k + 1) * p / k for t, p in zip(total, power, strict=True)]
+    index = torch.tensor(
+        [word_index(w, d) for w in lyndon_words(d, depth)], device=signature.device
+    )
+    projected = torch.cat(total, dim=-1)[..., index]
+    if not brackets:
+        return projected
+    return projected @ _bracket_change(d, depth).to(projected).T
+
+
+# Words of harmonic clocks with the path, in torch. On a linear piece of length h around the middle
+# m, with increment Δ,
+#
+#     ∫ cos(ωu) dx = Δ · sinc(ωh/2) · cos(ωm),    ∫ sin(ωu) dx = Δ · sinc(ωh/2) · sin(ωm),
+#
+# sinc(z) = sin(z) / z, which needs no slope and takes ω = 0 and pieces without duration as they
+# are. They are, up to the increment of x, the level-2 signature words (cos ω, x) and (sin ω, x) of
+# the path lifted by the clock, exact for any sampling.
+
+
+_AT_ONCE = 64  # frequencies whose waves at all points are held at a time
+
+
+def sinc(z: Tensor) -> Tensor:
+    """sin(z) / z."""
+    still = z.abs() < 1e-9
+    return torch.where(still, 1.0, z.sin() / torch.where(still, 1.0, z))
+
+
+def waves(middle: Tensor, length: Tensor, omega: Tensor) -> tuple[Tensor, Tensor]:
+    """Cosine and sine ``(B, N, J)`` of pieces ``middle, length (B, N)`` for ``omega (..., J)``."""
+    damped = sinc(length.unsqueeze(-1) * (omega / 2))
+    angle = middle.unsqueeze(-1) * omega
+    return damped * angle.cos(), damped * angle.sin()
+
+
+def window_clock_words(x: Tensor, knots: Knots, clock: Clock, view: str) -> Tensor:
+    """``x (B, M, C)`` at the knots -> ``(B, W, C · count · 2)``: for each channel and frequency its
+    cosine and sine word.
+
+    The clock of the local view starts at each window, that of the global view at the first cut.
+    """
+    times, local = knots.times, view == "local"
+    edges = times.gather(1, knots.at)
+    length = times[:, 1:] - times[:, :-1]
+    middle = 0.5 * (times[:, 1:] + times[:, :-1])
+    middle = middle - (times.gather(1, knots.begin) if local else edges[:, :1])
+    if clock.frequencies is not None:
+        omega = torch.tensor(clock.frequencies, dtype=torch.float64, device=x.device)
+    else:
+        duration = edges[:, 1:] - edges[:, :-1] if local else edges[:, -1:] - edges[:, :1]
+        alive = duration > 0
+        base = torch.where(
+            alive, number(2 * math.pi * clock.spacing, x) / torch.where(alive, duration, 1.0), 0
+        )
+        harmonic = torch.arange(1, clock.count + 1, dtype=torch.float64, device=x.device)
+        if local:
+            base = base.gather(1, knots.window.clamp(max=base.shape[1] - 1))
+        omega = base.unsqueeze(-1) * harmonic
+    cosine, sine = waves(middle, length, omega)
+    wave = torch.stack([cosine, sine], dim=-1).unsqueeze(2)  # (B, N, 1, J, 2)
+    step = (x[:, 1:] - x[:, :-1])[..., None, None]
+    size = x.shape[-1] * clock.count * 2
+    words = (step * wave).reshape(step.shape[0], step.shape[1], size)
+    return running_sums(words, knots, local)[1]
+
+
+def path_clock_words(points: Points, omega: Sequence[float]) -> Tensor:
+    """``(B, C, J, 2)``: clock words of whole paths, the clock from their first points on."""
+    # The first point twice: a series of one point has a piece too, on which nothing moves.
+    times = torch.cat([points.times[:, :1], points.times], dim=1)
+    x = torch.cat([points.x[:, :1], points.x], dim=1)
+    return clock_words_through(Points(times, x), omega)
+
+
+def clock_words_through(points: Points, omega: Sequence[float]) -> Tensor:
+    """``(B, C, J, 2)``: clock words of paths of two points or more; the clock starts at time 0."""
+    times, x = points
+    length = times[:, 1:] - times[:, :-1]
+    middle = 0.5 * (times[:, 1:] + times[:, :-1])
+    step = (x[:, 1:] - x[:, :-1]).transpose(1, 2)  # (B, C, L)
+    found = []
+    for i in range(0, len(omega), _AT_ONCE):
+        some = torch.tensor(omega[i : i + _AT_ONCE], dtype=torch.float64, device=x.device)
+        found.append(torch.stack([step @ wave for wave in waves(middle, length, some)], dim=-1))
+    return torch.cat(found, dim=2) if len(found) > 1 else found[0]
+
+
+def signature_tokens(
+    data: Observed,
+    placed: Placed,
+    layout: Layout,
+    *,
+    hold: bool = False,
+    context: int | None = None,
+) -> Tensor:
+    """``(B, W, F)`` float64: the (log-)signatures of the views, then their clock words.
+
+    ``hold``: gaps are filled with the last value, which is held up to each window's end.
+    ``context``: the global view is over the last ``context`` windows. Windows that a series does
+    not have are 0.
+    """
+    points = held_points(data, placed.edges) if hold else linear_points(data)
+    # Signatures know increments only: large levels must not cost digits.
+    level = points.x[:, :1].detach()
+    points = points._replace(x=points.x - level)
+    n_channels = len(layout.channels)
+    signatures: list[Tensor] = []
+    clocks: list[Tensor] = []
+    paths: list[tuple[Knots, Tensor]] = []
+    for view, same in zip(layout.views, layout.paths, strict=True):
+        lifts = layout.lifts[view]
+        if same == len(paths):
+            delays = tuple(lag.delay for lag in lifts.lags)
+            knots = place_knots(points.times, placed.edges, delays)
+            own = with_counts(points, data, lifts)
+            paths.append((knots, lifted(own, knots, lifts, n_channels)))
+        knots, x = paths[same]
+        starts = None
+        if lifts.basepoint:
+            none = level.new_zeros(level.shape[0], 1, n_channels if lifts.counts else 0)
+            levels = torch.cat([level] * (1 + len(lifts.lags)) + [none], dim=-1)
+            values = x[..., int(lifts.time is not None) :]
+            starts = at_rows(values, knots.at[:, :-1]) + levels
+        signatures.append(_view_signature(x, knots, starts, layout, view, context))
+        if lifts.clock is not None:
+            first = int(lifts.time is not None)  # channels come after time
+            channels = x[..., first : first + n_channels]
+            clocks.append(window_clock_words(channels, knots, lifts.clock, view))
+    return real_only(torch.cat(signatures + clocks, dim=-1), placed.mask)
+
+
+def real_only(tokens: Tensor, mask: Tensor | None) -> Tensor:
+    """Tokens ``(B, W, F)`` with 0 where ``mask (B, W)`` says that there is no window."""
+    return tokens if mask is None else torch.where(mask.unsqueeze(-1), tokens, 0.0)
+
+
+def _view_signature(
+    x: Tensor,
+    knots: Knots,
+    starts: Tensor | None,
+    layout: Layout,
+    view: View,
+    context: int | None,
+) -> Tensor:
+    """``x (B, M, d)`` at the knots -> ``(B, W, words)``; ``starts`` as in ``finish_view``."""
+    local = view == "local"
+    sliding = not local and context is not None
+    levels = window_levels(x[:, 1:] - x[:, :-1], knots, layout.depth, local or sliding)
+    return finish_view(levels, starts, layout, view, context)
+
+
+def finish_view(
+    levels: Levels, starts: Tensor | None, layout: Layout, view: View, context: int | None
+) -> Tensor:
+    """From the levels ``(B, W, d^k)`` of a view to its words as tokens have them.
+
+    Of the global view over a ``context`` the levels are those of the windows. ``starts (B, W, C)``:
+    values where each window begins, if the view starts from the origin; time does not jump.
+    """
+    local = view == "local"
+    if not local and context is not None:
+        levels = sliding_products(levels, context)
+    if starts is not None:
+        if not local:
+            row = torch.arange(starts.shape[1], device=starts.device)
+            back = row * 0 if context is None else (row - context + 1).clamp(min=0)
+            starts = starts.index_select(1, back)
+        with_time = layout.lifts[view].time is not None
+        levels = multiply(jump(starts, with_time, layout.depth), levels)
+    return in_transform(as_words(levels), layout, view)
+
+
+def in_transform(words: Tensor, layout: Layout, view: View) -> Tensor:
+    """Signatures ``(..., words)`` of a view as the tokens have them: as they are, or their
+    logarithms.
+    """
+    if layout.transform == "signature":
+        return words
+    return lyndon_logarithm(words, layout.dim(view), layout.depth, layout.basis == "brackets")

@@ -1,0 +1,115 @@
+"""Forecasts over HTTP: those of the estimator, at the times and for the channels asked for."""
+
+import numpy as np
+import pytest
+from serving import running
+
+import roughformer as rf
+from command import succeeds
+from roughformer.serve import ServedForecaster, load_served
+
+
+@pytest.fixture(scope="module")
+def forecaster():
+    rng = np.random.default_rng(0)
+    times = [np.sort(rng.uniform(0, 20, 30)) for _ in range(40)]
+    values = [np.stack([np.sin(t), np.cos(t)], 1) + rng.uniform() for t in times]
+    batch = rf.SeriesBatch.from_arrays(values, times, channels=["hr", "spo2"])
+    model = rf.RFormerForecaster(steps=5, d_model=8, random_state=0, horizon=5.0, n_jobs=1)
+    return model.fit(batch)
+
+
+@pytest.fixture(scope="module")
+def server(forecaster):
+    with running(ServedForecaster(forecaster.predictor_)) as found:
+        yield found
+
+
+SERIES = {"id": "a", "times": [0, 1, 2.5, 4], "values": [[1, 0.5], [None, 0.2], [0.3, 1], [0.1, 2]]}
+
+
+def expected(forecaster, at, **options):
+    values = np.array(SERIES["values"], dtype=float)[None]
+    times = np.array(SERIES["times"], dtype=float)[None]
+    batch = rf.SeriesBatch.from_arrays(values, times, channels=["hr", "spo2"])
+    return forecaster.predict(batch, at=at), *forecaster.predict_interval(batch, at=at, **options)
+
+
+def test_the_service_forecasts_and_interpolates_what_the_estimator_does(server, forecaster):
+    at = [0.5, 2.5, 4.5, 6.0, 8.5]
+    body = {"series": [SERIES], "at": at, "coverage": 0.8}
+    answer = server.http.post("/v1/forecast", json=body)
+    assert answer.status_code == 200, answer.text
+    (told,) = answer.json()["forecasts"]
+    assert (told["id"], told["times"]) == ("a", at)
+    for name, values in zip(
+        ("value", "lower", "upper"), expected(forecaster, at, coverage=0.8), strict=True
+    ):
+        np.testing.assert_allclose(np.array(told[name], dtype=float), values[0], atol=1e-6)
+
+
+def test_channels_can_be_sent_in_any_order_and_asked_for_by_name(server, forecaster):
+    swapped = SERIES | {"values": [row[::-1] for row in SERIES["values"]]}
+    body = {"series": [swapped], "channels": ["spo2", "hr"], "targets": ["spo2"], "ahead": [1, 3]}
+    answer = server.http.post("/v1/forecast", json=body).json()
+    assert answer["channels"] == ["spo2"]
+    assert answer["forecasts"][0]["times"] == [5, 7]
+    value = expected(forecaster, [5.0, 7.0])[0]
+    np.testing.assert_allclose(answer["forecasts"][0]["value"], value[0, :, 1:], atol=1e-6)
+
+
+def test_each_series_is_forecast_after_its_own_end_up_to_the_horizon(server):
+    later = {"times": [10, 11], "values": [[1, 2], [2, 3]]}
+    told = server.http.post("/v1/forecast", json={"series": [SERIES, later]}).json()["forecasts"]
+    assert [entry["times"][-1] for entry in told] == [9, 16]
+    assert [len(entry["value"]) for entry in told] == [20, 20]
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [({"at": [1], "ahead": [1]}, "'at' or 'ahead', not both"), ({"at": "1"}, "at must be a list"),
+     ({"ahead": [0, 1]}, "'ahead' must be positive"), ({"targets": ["x"]}, "of hr, spo2"),
+     ({"targets": []}, "'targets' must be a list"), ({"coverage": 1}, "between 0 and 1"),
+     ({"coverage": "0.9"}, "between 0 and 1"), ({"when": [1]}, "no key 'when'"),
+     ({"at": list(range(5001))}, "max_queries = 10000")],
+)  # fmt: skip
+def test_what_cannot_be_forecast_is_refused_in_words(server, body, words):
+    answer = server.http.post("/v1/forecast", json={"series": [SERIES]} | body)
+    assert answer.status_code == 400, answer.text
+    assert words in answer.json()["error"]["message"]
+
+
+def test_a_forecaster_has_no_streams_and_no_predictions_but_a_page(server):
+    for path in ("/v1/predict", "/v1/explain", "/v1/streams"):
+        answer = server.http.post(path, json={})
+        assert answer.status_code == 409
+        assert "POST /v1/forecast" in answer.json()["error"]["message"]
+    assert "page/series.js" in server.http.get("/").text
+    about = server.http.get("/v1/model").json()
+    assert (about["task"], about["horizon"], about["channels"]) == (
+        "forecasting", 5.0, ["hr", "spo2"],
+    )  # fmt: skip
+
+
+def test_a_saved_forecaster_is_served_by_its_directory(forecaster, tmp_path):
+    forecaster.save(tmp_path / "run")
+    served = load_served(tmp_path / "run")
+    assert isinstance(served, ServedForecaster)
+    assert served.fingerprint != "unsaved"
+    assert "--limit" in succeeds("serve", "--help").out
+
+
+def test_dates_come_as_seconds_since_1970_and_seasons_are_those_of_the_clock(tmp_path):
+    start = np.datetime64("2024-03-01T00:00", "s")
+    times = start + np.arange(40) * np.timedelta64(3600, "s")
+    values = np.sin(np.arange(40) * 2 * np.pi / 24)[:, None]
+    batch = rf.SeriesBatch.from_arrays([values] * 8, [times] * 8, channels=["x"])
+    model = rf.RFormerForecaster(steps=5, d_model=8, random_state=0, n_jobs=1).fit(batch)
+    text = "time,x\n" + "".join(f"{t},{v[0]}\n" for t, v in zip(times, values, strict=True))
+    with running(ServedForecaster(model.predictor_)) as server:
+        read = server.http.post("/v1/read", content=text).json()["series"]
+        assert read[0]["times"][0] == start.astype(int)
+        at = times[-1] + np.timedelta64(7200, "s")
+        body = {"series": read, "at": [int(at.astype(int))]}
+        told = server.http.post("/v1/forecast", json=body).json()["forecasts"][0]["value"]
+    np.testing.assert_allclose(told, model.predict(batch[:1], at=[at])[0], atol=1e-6)
