@@ -16,8 +16,7 @@ from roughformer.inference import NumberTargets, Predictor, check_rates
 from roughformer.model.outputs import OutputConfig
 from roughformer.signatures.lifts import View
 from roughformer.store import StoredSeries
-from roughformer.tokens import TokenConfig
-from roughformer.tokens.cells import CellEncoder
+from roughformer.tokens import CellEncoder, TokenConfig
 from roughformer.train import TrainConfig, check_device, current_process_group
 from roughformer.util.checks import real_number
 from roughformer.util.groups import Group

@@ -14,7 +14,7 @@ from roughformer.series import SeriesBatch
 from roughformer.signatures.engine import multiview_signature
 from roughformer.signatures.lifts import Layout, Lifts, Transform, View, layout_of
 from roughformer.signatures.windows import Windows
-from roughformer.tokens.tokenizer import check_series
+from roughformer.tokens import check_series
 
 __all__ = ["SignatureTransformer"]
 

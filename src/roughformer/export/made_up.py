@@ -9,9 +9,7 @@ from torch import nn
 from roughformer.inference.predictor import Predictor
 from roughformer.model.committee import Committee
 from roughformer.series import SeriesBatch
-from roughformer.tokens import Tokenizer
-from roughformer.tokens.cells import CellEncoder
-from roughformer.tokens.tempo import TempoEncoder
+from roughformer.tokens import CellEncoder, TempoEncoder, Tokenizer
 
 __all__ = ["made_up_series"]
 

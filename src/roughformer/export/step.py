@@ -13,8 +13,7 @@ from roughformer.model import RFormer
 from roughformer.model.committee import Committee
 from roughformer.model.rformer import why_no_step as why_no_windows
 from roughformer.signatures.torch_backend import number
-from roughformer.tokens.padded import encoded_static
-from roughformer.tokens.step import Piece, State, TokenStep, per_stream
+from roughformer.tokens import Piece, State, TokenStep, encoded_static, per_stream
 
 __all__ = ["MAX_WINDOWS", "StepGraph", "why_no_step"]
 

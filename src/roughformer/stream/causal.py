@@ -19,9 +19,7 @@ from roughformer.series import SeriesBatch
 from roughformer.stream.answers import Answers, Events, answers_of, no_events
 from roughformer.stream.arrivals import Arrivals
 from roughformer.stream.state import State
-from roughformer.tokens import Tokenizer
-from roughformer.tokens.step import TokenStep
-from roughformer.tokens.streams import WindowTokens, stream_tokens
+from roughformer.tokens import Tokenizer, TokenStep, WindowTokens, stream_tokens
 
 __all__ = ["CausalStreams", "check_streams"]
 
