@@ -18,7 +18,7 @@ from roughformer.model.committee import Committee
 from roughformer.model.inference import run_model
 from roughformer.model.outputs import OutputConfig, deviation_of, point_of
 from roughformer.series import SeriesBatch
-from roughformer.signatures.windows import Windows
+from roughformer.signatures import Windows
 from roughformer.tokens import TempoEncoder, Tokenizer
 from roughformer.util.checkpoint import load_checkpoint, save_checkpoint
 

@@ -10,10 +10,8 @@ from pydantic import BaseModel, ConfigDict
 from torch import Tensor
 
 from roughformer.series import SeriesBatch
-from roughformer.signatures.engine import pad
-from roughformer.signatures.functionals import padded_cells, path_cells
+from roughformer.signatures import Windows, pad, padded_cells, path_cells
 from roughformer.signatures.torch_backend import Observed, number, observed
-from roughformer.signatures.windows import Windows
 from roughformer.tokens.observations import ValueRange
 from roughformer.tokens.rhythm import FREQUENCIES, RHYTHM, rhythm
 from roughformer.tokens.summary import CONTRASTS, SUMMARY, contrasts, summaries

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from roughformer.series import SeriesBatch
-from roughformer.signatures.lifts import View
+from roughformer.signatures import View
 from roughformer.signatures.torch_backend import (
     Observed,
     Placed,

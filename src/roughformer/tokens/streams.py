@@ -16,9 +16,14 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from roughformer.signatures import library
-from roughformer.signatures.lifts import layout_of
-from roughformer.signatures.operators import piece_clock_words, piece_signature
+from roughformer.signatures import (
+    Windows,
+    layout_of,
+    library,
+    piece_clock_words,
+    piece_signature,
+    word_count,
+)
 from roughformer.signatures.torch_backend import (
     Levels,
     as_levels,
@@ -32,8 +37,6 @@ from roughformer.signatures.torch_backend import (
     number,
     observation_order,
 )
-from roughformer.signatures.windows import Windows
-from roughformer.signatures.words import word_count
 from roughformer.tokens.observations import WORDS, Counted, scaled, stacked_words, words_of
 
 if TYPE_CHECKING:

@@ -17,8 +17,7 @@ from torch import Tensor
 
 from roughformer.errors import InputError
 from roughformer.series import SeriesBatch
-from roughformer.signatures.engine import fill_gaps
-from roughformer.signatures.spectrum import spectrum_words
+from roughformer.signatures import fill_gaps, locate, spectrum_words
 from roughformer.signatures.torch_backend import (
     Observed,
     linear_points,
@@ -28,7 +27,6 @@ from roughformer.signatures.torch_backend import (
     sinc,
     waves,
 )
-from roughformer.signatures.windows import locate
 from roughformer.tokens.tokenizer import PaddedInputs, check_series, thinned
 
 __all__ = ["TempoEncoder", "pieces_between"]

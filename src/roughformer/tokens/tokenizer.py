@@ -18,26 +18,33 @@ from torch import Tensor
 from roughformer.errors import InputError
 from roughformer.series import SeriesBatch
 from roughformer.series.dropping import keep_mask
-from roughformer.signatures.engine import Dropping, compute_tokens, pad, placed_of
-from roughformer.signatures.engine import check_series as series_numbers
-from roughformer.signatures.lifts import (
+from roughformer.signatures import (
     Basepoint,
     Clock,
     Counts,
+    Cuts,
+    Dropping,
     Lag,
     Layout,
     Lift,
     Time,
     View,
+    Windows,
+    all_words,
+    compute_tokens,
     feature_count,
     feature_names,
     layout_of,
+    locate,
+    lyndon_words,
+    pad,
+    padded_tokens,
+    placed_of,
+    spectrum_of,
+    spectrum_words,
 )
-from roughformer.signatures.operators import padded_tokens, spectrum_of
-from roughformer.signatures.spectrum import spectrum_words
+from roughformer.signatures.engine import check_series as series_numbers
 from roughformer.signatures.torch_backend import Observed, number, observed, place, real_only
-from roughformer.signatures.windows import Cuts, Windows, locate
-from roughformer.signatures.words import all_words, lyndon_words
 from roughformer.tokens.config import SpectrumConfig, TokenConfig
 from roughformer.tokens.observations import WORDS, ValueRange, observation_words
 
