@@ -130,3 +130,16 @@ def test_importing_the_readers_imports_nothing_heavy():
     code = "import sys, roughformer.io; print(*sys.modules)"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"torch", "pandas", "polars", "wfdb", "pyedflib"} & set(out.stdout.split())
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["id,t,x\n1,0,0.5\n1,1,1.5\n",
+     "id;t;x\n1;0;0,5\n1;1;1,5\n", "id\tt\tx\n1\t0\t0.5\n1\t1\t1.5\n"],
+    ids=["commas", "semicolons and decimal commas", "tabs"],
+)  # fmt: skip
+def test_csv_separators_and_decimal_marks_are_told_apart(tmp_path, text):
+    file = tmp_path / "table.csv"
+    file.write_text(text)
+    batch = read_table(file, series_id="id", time="t")
+    assert batch.values[:, 0].tolist() == [0.5, 1.5]

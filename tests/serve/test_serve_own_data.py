@@ -44,6 +44,13 @@ def test_a_table_is_read_as_training_reads_it(server, body):
     assert [entry["id"] for entry in told.json()["predictions"]] == ["a", "b"]
 
 
+def test_ids_that_are_long_numbers_stay_apart(server):
+    first, second = "123456789012345678901", "123456789012345678902"
+    text = f"id,time,hr,spo2\n{first},0,1,2\n{first},1,1,2\n{second},0,3,4\n"
+    series = server.http.post("/v1/read", content=text).json()["series"]
+    assert [entry["id"] for entry in series] == [first, second]
+
+
 def test_dates_and_a_table_of_one_series(server):
     text = "time,spo2,hr\n2024-03-01T12:00:00,1,2\n2024-03-01T12:01:30,3,4\n"
     (one,) = server.http.post("/v1/read", content=text).json()["series"]

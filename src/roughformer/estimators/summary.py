@@ -38,6 +38,7 @@ NAMES = {
     "kernel": "kernel ridge on functionals (PPV)",
     "intervals": "extra trees on interval quantiles",
     "summary": "extra trees on summaries",
+    "linear": "ridge on summaries",
     "boosting": "gradient boosting on summaries",
     "rhythm": "gradient boosting on rhythms",
 }

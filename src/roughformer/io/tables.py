@@ -5,6 +5,7 @@ with one value. Which columns mean what is said by name; everything else about t
 of rows, kinds of time stamps, duplicates) is the business of ``SeriesBatch.from_table``.
 """
 
+import re
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
@@ -16,7 +17,7 @@ from roughformer.errors import InputError
 from roughformer.series import SeriesBatch, to_table, told_apart
 from roughformer.util.checks import existing_file
 
-__all__ = ["read_table", "write_table"]
+__all__ = ["read_csv", "read_table", "write_table"]
 
 _PARQUET = (".parquet", ".pq")
 _SEPARATORS = {".csv": ",", ".csv.gz": ",", ".tsv": "\t", ".tsv.gz": "\t"}
@@ -37,6 +38,7 @@ def read_table(
 ) -> SeriesBatch:
     """Read one table from ``.parquet``, ``.csv`` or ``.tsv`` files.
 
+    A ``.csv`` may have commas, semicolons or tabs, with semicolons and tabs also decimal commas.
     It is long if ``channel`` and ``value`` are given, else wide. Empty fields, null, nan and ? =
     not observed. Only the columns that are needed are read.
 
@@ -115,39 +117,65 @@ def _read_file(file: Path, columns: list[str] | None, series_id: str) -> pa.Tabl
             present: list[str] = pq.read_schema(file).names
             _require(file, present, columns)
             return pq.read_table(file, columns=columns)
-        return _read_csv(file, _SEPARATORS[suffix], columns, series_id)
+        separator = None if "csv" in suffix else "\t"
+        return read_csv(file, separator, columns, series_id)
     except (pa.ArrowException, OSError, UnicodeError) as error:
         if isinstance(error, FileNotFoundError | PermissionError):
             raise
         raise InputError(f"{file} cannot be read as {suffix}: {error}") from None
 
 
-def _read_csv(file: Path, separator: str, columns: list[str] | None, series_id: str) -> pa.Table:
+def read_csv(
+    source: Path | bytes,
+    separator: str | None = None,
+    columns: list[str] | None = None,
+    series_id: str | None = None,
+) -> pa.Table:
+    """Read a CSV file, or its bytes, as an Arrow table.
+
+    Without ``separator``, comma, semicolon and tab are told apart by the first line; unless it is
+    the comma, numbers may have decimal commas. ``series_id``: a column of ids, which stay strings
+    where numbers would make two of them one.
+    """
     import pyarrow.csv as pv
 
+    def opened() -> Any:
+        return (
+            pa.BufferReader(source) if isinstance(source, bytes) else pa.input_stream(str(source))
+        )
+
+    with opened() as stream:
+        head, _, rest = stream.read(65_536).partition(b"\n")
+    if separator is None:
+        separator = max((",", ";", "\t"), key=lambda sign: head.count(sign.encode()))
+    comma = separator != "," and re.search(rb"\d,\d", rest) is not None
     options: dict[str, Any] = {
         "parse_options": pv.ParseOptions(delimiter=separator),
         "convert_options": pv.ConvertOptions(
             null_values=["", "NA", "N/A", "NaN", "nan", "NULL", "null", "?"],
+            decimal_point="," if comma else ".",
         ),
     }
-    with pa.input_stream(str(file)) as head, pv.open_csv(head, **options) as reader:
-        _require(file, reader.schema.names, columns)
     if columns is not None:
+        with opened() as stream, pv.open_csv(stream, **options) as reader:
+            _require(source, reader.schema.names, columns)
         options["convert_options"].include_columns = list(dict.fromkeys(columns))
-    table = pv.read_csv(file, **options)
+    with opened() as stream:
+        table = pv.read_csv(stream, **options)
     if table.column_names.count(series_id) == 1 and not told_apart(table.column(series_id)):
         # Whole numbers of more than 64 bits.
         options["convert_options"].column_types = {series_id: pa.string()}
-        table = pv.read_csv(file, **options)
+        with opened() as stream:
+            table = pv.read_csv(stream, **options)
     return table
 
 
-def _require(file: Path, present: list[str], columns: list[str] | None) -> None:
+def _require(file: Path | bytes, present: list[str], columns: list[str] | None) -> None:
+    name = "the file" if isinstance(file, bytes) else file
     missing = [column for column in columns or () if column not in present]
     if missing:
         raise InputError(
-            f"{file} has no column {missing[0]!r}; its columns are {', '.join(map(repr, present))}"
+            f"{name} has no column {missing[0]!r}; its columns are {', '.join(map(repr, present))}"
         )
 
 

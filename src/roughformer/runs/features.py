@@ -26,8 +26,7 @@ from roughformer.runs.data import (
     stamps,
     values_by_series,
 )
-from roughformer.series import SeriesBatch, UnobservedWarning
-from roughformer.series.dropping import keep_mask
+from roughformer.series import SeriesBatch, UnobservedWarning, keep_mask
 from roughformer.signatures import (
     Clock,
     Cuts,

@@ -6,7 +6,6 @@ columns that are needed are read, strings stay dictionary-encoded, and every buf
 before it is used.
 """
 
-import re
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,12 +15,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv as pv
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
 from roughformer.errors import InputError
-from roughformer.series import SeriesBatch, guess_roles, is_usual
+from roughformer.io import read_csv
+from roughformer.series import SeriesBatch, guess_roles, is_usual, told_apart
 from roughformer.serve.config import Limits
 from roughformer.serve.errors import APIError, invalid
 from roughformer.serve.json_bodies import MAX_ID_LENGTH, MAX_VALUE, Observations
@@ -43,7 +42,6 @@ _MAX_EXPANSION = 16  # unpacked size of a Parquet file, in multiples of the larg
 _PANDAS_INDEX = "__index_level_"
 _DICTIONARY, _RECORD_BATCH = 2, 3  # kinds of Arrow messages
 _ROLES = ("series_id", "time", "channel", "value")
-_NULLS = ["", "null", "NULL", "nan", "NaN", "NA", "?"]
 
 # Tables -> series and observations
 
@@ -344,7 +342,17 @@ def read_file(
     Columns are found by the names of the training data (``trained``), then by usual ones; a table
     without a column of ids is one series. CSV: comma, semicolon or tab, decimal point or comma.
     """
-    table = read_parquet(data, None, limits) if data[:4] == b"PAR1" else _read_csv(data)
+    ids = trained.get("series_id")
+    if data[:4] == b"PAR1":
+        table = read_parquet(data, None, limits)
+    else:
+        with _client_error("the file cannot be read as a table"):
+            table = read_csv(data)
+            ids = next(
+                (n for n in table.column_names if n == ids or is_usual(n, "series_id")), None
+            )
+            if ids is not None and not told_apart(table.column(ids)):
+                table = read_csv(data, series_id=ids)  # long numbers, as strings
     if table.num_rows > limits.max_length:
         raise APIError(400, f"a file may have {limits.max_length} rows, got {table.num_rows}")
     present = table.column_names
@@ -383,23 +391,6 @@ def read_file(
             entry["static"] = dict(zip(batch.static_names, batch.static[k].tolist(), strict=True))
         series.append(entry)
     return series
-
-
-def _read_csv(data: bytes) -> pa.Table:
-    head, _, rest = data.partition(b"\n")
-    separator = max((",", ";", "\t"), key=lambda sign: head.count(sign.encode()))
-    comma = separator != "," and re.search(rb"\d,\d", rest[:4096]) is not None
-    try:
-        return pv.read_csv(
-            pa.BufferReader(data),
-            parse_options=pv.ParseOptions(delimiter=separator),
-            convert_options=pv.ConvertOptions(
-                decimal_point="," if comma else ".", null_values=_NULLS
-            ),
-        )
-    except (pa.ArrowException, UnicodeDecodeError) as error:
-        line = " ".join(str(error).split())
-        raise InputError(f"the file cannot be read as a table: {line}") from None
 
 
 # The unpacked size of a Parquet file: the sum over its pages, whose headers (structs of Thrift's

@@ -163,6 +163,12 @@ class CellEncoder(BaseModel):
         cells = _by_kind(views)
         return self._inputs(cells, self._table(data, known), self._rhythm(cells)), None
 
+    def sparse(self, summary: Tensor) -> bool:
+        """Whether channels usually have a value in less than half of the samples."""
+        each = summary[:, : len(self.channels) * len(SUMMARY) : len(SUMMARY)].expm1()
+        samples = summary[:, len(self.channels) * len(SUMMARY) + 1].exp()
+        return bool((2 * each.round() < samples.round().unsqueeze(1)).double().mean() > 0.5)
+
     def _summary(self, batch: SeriesBatch) -> Tensor:
         """``(B, S)``, a block of series at a time; NaN = not known."""
         longest = int(batch.lengths.max(initial=1))

@@ -16,8 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
 from roughformer.errors import InputError
-from roughformer.series import SeriesBatch
-from roughformer.series.dropping import keep_mask
+from roughformer.series import SeriesBatch, keep_mask
 from roughformer.signatures import (
     Basepoint,
     Clock,
