@@ -120,3 +120,38 @@ def test_a_series_has_its_own_draw_of_dropped_points_wherever_the_batch_is_cut(o
     with torch.no_grad():
         assert torch.allclose(predictor.model(**inputs), whole[7:9], atol=1e-5)
     assert predictor.forward(batch[:0])[0].shape == (0, *whole.shape[1:])
+
+
+def test_one_series_without_the_axis_of_series_is_told_so():
+    model = make(rf.RFormerClassifier, **TINY).fit(walks(), np.arange(24) % 2)
+    with pytest.raises(rf.InputError, match=r"if it is one series, give x\[None\]"):
+        model.predict(walks()[0])
+    with pytest.raises(rf.InputError, match=r"if it is one series, give x.T\[None\]"):
+        model.predict(walks()[0].T)
+
+
+def test_a_tensor_of_two_axes_is_read_as_an_array_is():
+    x, y = walks()[:, :, 0], np.arange(24) % 2
+    model = make(rf.RFormerClassifier, **TINY).fit(torch.tensor(x), y)
+    again = make(rf.RFormerClassifier, **TINY).fit(x, y)
+    np.testing.assert_array_equal(model.predict_proba(x), again.predict_proba(torch.tensor(x)))
+    with pytest.raises(rf.InputError, match="expected many series"):
+        model.predict(torch.tensor(x[0]))
+
+
+def test_a_table_of_one_series_a_row_and_a_dict_of_series_are_told_what_to_give():
+    import pandas as pd
+
+    y = np.arange(24) % 2
+    with pytest.raises(rf.InputError, match=r"rows are series of one channel, give X.to_numpy\(\)"):
+        rf.RFormerClassifier().fit(pd.DataFrame(walks()[:, :, 0]), y)
+    with pytest.raises(rf.InputError, match=r"give list\(x.values\(\)\)"):
+        rf.RFormerClassifier().fit(dict(enumerate(walks())), y)
+
+
+def test_one_function_is_a_callback_and_a_wrong_drop_is_told():
+    seen = []
+    make(rf.RFormerClassifier, **TINY, callbacks=seen.append).fit(walks(), np.arange(24) % 2)
+    assert [record["epoch"] for record in seen] == [1, 2]
+    with pytest.raises(rf.InputError, match=r"drop must be a number in .* or a range of two"):
+        rf.TrainConfig(drop="half")

@@ -47,8 +47,9 @@ def as_series(
             "sparse input is not supported: zeros would count as observed; give a dense array "
             "with np.nan for what was not observed"
         )
-    if _is_array(x):
-        x = _numbers(x if isinstance(x, np.ma.MaskedArray) else np.asarray(x))
+    if _is_array(x) or is_tensor(x):
+        if not is_tensor(x):
+            x = _numbers(x if isinstance(x, np.ma.MaskedArray) else np.asarray(x))
         if x.ndim < 2:
             raise InputError(
                 f"expected many series, got an array of shape {x.shape}. Reshape your data: "
@@ -59,6 +60,13 @@ def as_series(
                 raise InputError(
                     f"0 feature(s) (shape={x.shape}) while a minimum of 1 is required: each "
                     "series needs at least one point"
+                )
+            if n_channels not in (None, 1) and n_channels in x.shape:
+                one = "x[None]" if x.shape[1] == n_channels else "x.T[None]"
+                raise InputError(
+                    f"expected series of {n_channels} channels, got an array of shape {x.shape}, "
+                    f"which is read as {len(x)} series of one channel; if it is one series, give "
+                    f"{one}"
                 )
             x, layout = x[:, :, None], "time_first"
     elif _is_list_of_batches(x) and times is None and lengths is None and layout is None:
@@ -86,7 +94,15 @@ def series_to_fit(
     the target.
     """
     if is_table(x):
-        return _read_frame(x, times, lengths, layout, columns, y=y)
+        try:
+            return _read_frame(x, times, lengths, layout, columns, y=y)
+        except InputError as error:
+            if hasattr(x, "to_numpy") and y is not None and np.shape(y)[:1] == (len(x),):
+                raise InputError(
+                    f"{error}. A table is read as observations, a row for each point; if its rows "
+                    "are series of one channel, give X.to_numpy()"
+                ) from None
+            raise
     batch = as_series(x, times, lengths, layout=layout, columns=columns)
     return batch, {} if layout is None else {"layout": layout}
 
@@ -103,6 +119,11 @@ def _read_frame(
     """Series of a table, and what its columns meant: as ``columns`` say (arguments of
     ``SeriesBatch.from_table``), as is ``known`` from another table, or guessed.
     """
+    if isinstance(table, Mapping) and any(np.ndim(column) > 1 for column in table.values()):
+        raise InputError(
+            "a dict is read as the columns of a table, but its entries have several axes; if they "
+            "are series, give list(x.values())"
+        )
     for name, given in (("times", times), ("lengths", lengths), ("layout", layout)):
         if given is not None:
             raise InputError(f"a table has a row for each point; leave {name}= out")

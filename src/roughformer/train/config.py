@@ -14,7 +14,14 @@ Callback = Callable[[dict[str, Any]], Any]
 def _as_range(rate: Any) -> Any:
     """One number is the range from itself to itself."""
     number = isinstance(rate, int | float | np.number) and not isinstance(rate, bool)
+    if not number and not isinstance(rate, tuple | list | np.ndarray):
+        raise ValueError(f"drop must be a number in [0, 1) or a range of two, got {rate!r}")
     return (rate, rate) if number else rate
+
+
+def _as_callbacks(callbacks: Any) -> Any:
+    """One function is one callback."""
+    return (callbacks,) if callable(callbacks) else callbacks
 
 
 class Augmentation(Group):
@@ -125,7 +132,7 @@ class TrainConfig(Augmentation):
         "report.",
     )
     tensorboard: bool = Field(False, description="Write events for TensorBoard to run_dir.")
-    callbacks: tuple[Callback, ...] = Field(
+    callbacks: Annotated[tuple[Callback, ...], BeforeValidator(_as_callbacks)] = Field(
         (),
         exclude=True,
         description="Functions that get the record of each epoch; one that returns True ends the "
