@@ -16,8 +16,7 @@ from roughformer.serve.errors import APIError, invalid
 from roughformer.serve.json_bodies import Observations
 from roughformer.serve.model import ServedModel
 from roughformer.serve.snapshotter import pack, unpack
-from roughformer.stream import StreamBatch
-from roughformer.stream.answers import Events
+from roughformer.stream import Events, StreamBatch
 
 __all__ = ["AlarmTracker", "PushResult", "Streams"]
 
