@@ -181,7 +181,7 @@ def _file_job(
 
 def _write_file(job: "TokenJob", out: Path, estimate: bool) -> None:
     from roughformer.runs import write_tokens
-    from roughformer.signatures.lifts import readable
+    from roughformer.signatures import readable
 
     size = job.size()
     typer.echo(
@@ -209,7 +209,7 @@ def _make_store(
 
     from roughformer.errors import InputError
     from roughformer.runs import label_table, store_columns, token_config
-    from roughformer.signatures.lifts import readable
+    from roughformer.signatures import readable
     from roughformer.store import build_store, by_id, find_files, open_source
 
     config = None
@@ -260,7 +260,7 @@ def _make_store(
 
 
 def _print_store(built: "Built", out: str, labels: Path | None, seconds: float) -> None:
-    from roughformer.signatures.lifts import readable
+    from roughformer.signatures import readable
     from roughformer.store import Place
 
     manifest, totals = built.manifest, built.manifest.totals

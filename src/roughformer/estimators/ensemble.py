@@ -20,7 +20,7 @@ from roughformer.model.ensemble import (
     blendable,
 )
 from roughformer.model.trees import Forest
-from roughformer.tokens.cells import CellEncoder
+from roughformer.tokens import CellEncoder
 
 __all__ = ["FittedEnsemble", "fit_ensemble"]
 

@@ -14,9 +14,7 @@ from roughformer.inference.predictor import Predictor
 from roughformer.inference.targets import ClassTargets, NumberTargets
 from roughformer.model.committee import Committee
 from roughformer.series import SeriesBatch
-from roughformer.tokens import Tokenizer
-from roughformer.tokens.cells import CellEncoder
-from roughformer.tokens.tempo import TempoEncoder
+from roughformer.tokens import CellEncoder, TempoEncoder, Tokenizer
 
 __all__ = [
     "TOLERANCE",

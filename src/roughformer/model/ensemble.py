@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from roughformer.model.outputs import OutputConfig
 from roughformer.model.trees import Forest, ForestShape
-from roughformer.signatures.functionals import FINE, Functionals
-from roughformer.tokens.intervals import IntervalQuantiles
+from roughformer.signatures import FINE, Functionals
+from roughformer.tokens import IntervalQuantiles
 
 __all__ = [
     "LINEAR_PARTS",

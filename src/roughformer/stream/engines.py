@@ -18,9 +18,7 @@ from roughformer.model.rformer import why_no_step
 from roughformer.series import SeriesBatch
 from roughformer.stream.messages import Answers, Events, InputRows, answers_of, no_events
 from roughformer.stream.state import State
-from roughformer.tokens import Tokenizer
-from roughformer.tokens.step import TokenStep
-from roughformer.tokens.streams import WindowTokens, stream_tokens
+from roughformer.tokens import Tokenizer, TokenStep, WindowTokens, stream_tokens
 
 __all__ = ["CausalStreams", "SlidingStreams", "check_streams", "static_names"]
 

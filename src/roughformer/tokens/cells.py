@@ -10,17 +10,18 @@ from pydantic import BaseModel, ConfigDict
 from torch import Tensor
 
 from roughformer.series import SeriesBatch
-from roughformer.signatures.engine import pad
-from roughformer.signatures.functionals import padded_cells, path_cells
+from roughformer.signatures import Windows, pad, padded_cells, path_cells
 from roughformer.signatures.torch_backend import Observed, number, observed
-from roughformer.signatures.windows import Windows
-from roughformer.tokens.padded import PaddedInputs, encoded_static
+from roughformer.tokens.observations import ValueRange
 from roughformer.tokens.rhythm import FREQUENCIES, RHYTHM, rhythm
-from roughformer.tokens.static import StaticEncoder
 from roughformer.tokens.summary import CONTRASTS, SUMMARY, contrasts, summaries
-from roughformer.tokens.thinning import thinned
-from roughformer.tokens.tokenizer import check_series
-from roughformer.tokens.value_range import ValueRange
+from roughformer.tokens.tokenizer import (
+    PaddedInputs,
+    StaticEncoder,
+    check_series,
+    encoded_static,
+    thinned,
+)
 
 __all__ = ["CellEncoder"]
 
