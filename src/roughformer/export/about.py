@@ -4,8 +4,7 @@ from typing import Any
 
 from roughformer.export.formats import Arrays, Exportable
 from roughformer.export.graph import static_names
-from roughformer.inference.predictor import Predictor
-from roughformer.inference.targets import ClassTargets
+from roughformer.inference import ClassTargets, Predictor
 
 __all__ = ["about_graph"]
 

@@ -10,8 +10,7 @@ import torch
 
 from roughformer.export.formats import Arrays
 from roughformer.export.graph import Graph
-from roughformer.inference.predictor import Predictor
-from roughformer.inference.targets import ClassTargets, NumberTargets
+from roughformer.inference import ClassTargets, NumberTargets, Predictor
 from roughformer.series import SeriesBatch
 
 __all__ = [

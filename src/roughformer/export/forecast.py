@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from roughformer.errors import InputError
 from roughformer.export.formats import Arrays, Format
 from roughformer.export.model import Dtype, Exported, checked, written
-from roughformer.inference.forecasts import ForecastPredictor
+from roughformer.inference import ForecastPredictor
 from roughformer.model.forecaster import QUANTILES, Moments, Queries
 from roughformer.series import SeriesBatch
 

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import nn
 
-from roughformer.inference.predictor import Predictor
+from roughformer.inference import Predictor
 from roughformer.model.committee import Committee
 from roughformer.series import SeriesBatch
 from roughformer.tokens import Tokenizer

@@ -25,7 +25,7 @@ from roughformer.export.graph import Graph
 from roughformer.export.made_up import made_up_series
 from roughformer.export.step import MAX_WINDOWS, StepGraph
 from roughformer.export.stepping import step_differences, step_inputs
-from roughformer.inference.predictor import Predictor
+from roughformer.inference import Predictor
 from roughformer.series import SeriesBatch
 from roughformer.util.atomic import write_file
 from roughformer.util.checks import whole_number

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from roughformer.errors import InputError
 from roughformer.export.graph import frozen, names_of, said, static_names
-from roughformer.inference.predictor import Predictor
+from roughformer.inference import Predictor
 from roughformer.model import RFormer
 from roughformer.model.committee import Committee
 from roughformer.model.rformer import why_no_step as why_no_windows

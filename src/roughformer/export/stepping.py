@@ -10,7 +10,7 @@ from roughformer.export.checking import expected_of, relative_gap, static_inputs
 from roughformer.export.formats import Arrays
 from roughformer.export.graph import names_of
 from roughformer.export.step import StepGraph
-from roughformer.inference.predictor import Predictor
+from roughformer.inference import Predictor
 from roughformer.series import SeriesBatch
 
 __all__ = ["run_stream", "step_differences", "step_inputs"]

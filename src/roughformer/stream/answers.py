@@ -7,8 +7,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from roughformer.inference.predictor import Predictor
-from roughformer.inference.targets import ClassTargets, NumberTargets
+from roughformer.inference import ClassTargets, NumberTargets, Predictor
 
 __all__ = ["Answers", "Events", "answers_of", "no_events"]
 

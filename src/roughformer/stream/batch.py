@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from roughformer.errors import CheckpointError, InputError
-from roughformer.inference.predictor import Predictor
+from roughformer.inference import Predictor
 from roughformer.stream.answers import Answers, Events
 from roughformer.stream.arrivals import Unordered, arrivals_of, slots_of
 from roughformer.stream.causal import CausalStreams

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from roughformer.errors import CapacityError, InputError
-from roughformer.inference.predictor import Predictor
+from roughformer.inference import Predictor
 from roughformer.series import SeriesBatch
 from roughformer.stream.answers import Answers, Events, answers_of, no_events
 from roughformer.stream.arrivals import Arrivals

@@ -10,7 +10,7 @@ import safetensors
 import safetensors.numpy
 
 from roughformer.errors import CheckpointError
-from roughformer.inference.predictor import Predictor
+from roughformer.inference import Predictor
 
 __all__ = ["model_key", "read_snapshot", "write_snapshot"]
 
