@@ -91,6 +91,6 @@ wheel:  ## sdist and wheels in dist/, tried in clean environments without a comp
 	$(PYTHON) tools/wheel.py $(PYTHONS) --no-torch $(BARE)
 
 clean:  ## remove what was made
-	rm -rf $(VENV) $(VENV)-lowest build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache runs
+	rm -rf $(VENV) $(VENV)-lowest build dist docs/_build docs/api .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache runs
 	rm -f src/roughformer/signatures/native/libroughformer.*
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -15,7 +15,7 @@ from _harness import Target, attack
 import roughformer as rf
 from roughformer.store import TableColumns, build_store
 from roughformer.store.dataset import Sizes
-from roughformer.store.shuffle import read_bucket
+from roughformer.store.ingest import read_bucket
 from roughformer.store.storage import Place
 from roughformer.store.stored import StoredSeries
 

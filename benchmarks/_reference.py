@@ -7,8 +7,8 @@ import torch
 from _tasks import WINDOWS, Problem, StreamProblem, Task
 
 import roughformer as rf
+from roughformer.signatures import lyndon_words
 from roughformer.signatures.algebra import exponential, logarithm, lyndon_brackets, multiply
-from roughformer.signatures.words import lyndon_words
 
 __all__ = ["max_relative_error", "reference", "sample"]
 

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 import roughformer as rf
-from roughformer.signatures.spectrum import spectrum_words
+from roughformer.signatures import spectrum_words
 
 
 def sine_shape(rng, n_series):

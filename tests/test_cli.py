@@ -10,7 +10,7 @@ import time
 import pytest
 
 from command import fails, roughformer, succeeds
-from roughformer.cli._errors import describe
+from roughformer.cli.common import describe
 from roughformer.errors import CapacityError, InputError, MissingDataError
 
 COMMANDS = ("train", "predict", "evaluate", "explain", "features", "forecast", "demo", "info")
@@ -128,16 +128,16 @@ def test_what_pydantic_finds_becomes_one_line():
     assert code == 1
 
 
-def test_ctrl_c_is_one_line_and_exit_code_130(monkeypatch, tmp_path):
-    def stop(_):
+def test_ctrl_c_is_one_line_and_exit_code_130(monkeypatch):
+    def stop():
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(5)
 
-    monkeypatch.setattr("roughformer.cli._demo.say", stop)
+    monkeypatch.setattr("roughformer.cli.app.collect", stop)
     # A shell's background jobs are born deaf to Ctrl-C, and so would be the tests in one.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        done = roughformer("demo", "--quick", "--out", tmp_path / "demo")
+        done = roughformer("info")
     finally:
         signal.signal(signal.SIGINT, before)
     assert done.code == 130

@@ -42,7 +42,9 @@ def test_code_on_the_page_runs(page, tmp_path, monkeypatch, capsys):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_links_to_files_lead_somewhere(page):
-    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
+    text = page.read_text()
+    targets = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text)
+    for target in targets + re.findall(r"\{literalinclude\} (\S+)", text):
         file = page.parent / target
         assert file.exists(), f"{page.name} links to {target}"
         assert file.is_dir() or file.stat().st_size > 0, f"{target} is empty"

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import roughformer as rf
 from reference import assert_within, cuts_for, make_batch
-from roughformer.series.dropping import keep_mask
+from roughformer.series import keep_mask
 
 pytestmark = pytest.mark.filterwarnings("ignore::roughformer.UnobservedWarning")
 seeds = st.integers(0, 2**32)

@@ -398,6 +398,28 @@ def test_a_kernel_of_many_series_keeps_some_of_them(monkeypatch):
         np.testing.assert_allclose(left_out[known], y[known], atol=0.3)
 
 
+def test_mostly_missing_values_add_ridge_on_summaries(tmp_path):
+    rng = np.random.default_rng(6)
+    x, _ = waves(80, 12)
+    kind = rng.integers(0, 2, 80)
+    x[:, :, 0] += 3 * kind[:, None]
+    x[rng.random(x.shape) < 0.7] = np.nan
+    batch = rf.SeriesBatch.of(x)
+    model = rf.RFormerClassifier(random_state=0).fit(batch, kind)
+    assert "ridge on summaries" in model.summary()
+    part = model.predictor_.model.linear["linear"]
+    summary = model.predictor_.encoder.encode(batch)["summary"]
+    assert ((part(summary).argmax(dim=1).numpy() == kind).mean()) > 0.9
+    # A word beyond all of training is as its largest one: a linear map has no bounds of its own.
+    torch.testing.assert_close(part(summary + 1e20), part(summary + 1e25))
+    model.save(tmp_path / "model")
+    loaded = rf.RFormerClassifier.load(tmp_path / "model")
+    np.testing.assert_array_equal(model.predict_proba(batch), loaded.predict_proba(batch))
+    assert not model.predictor_.encoder.sparse(
+        model.predictor_.encoder.encode(rf.SeriesBatch.of(np.nan_to_num(x)))["summary"]
+    )
+
+
 def test_a_blend_leaves_out_what_is_far_worse_however_small_the_errors():
     rng = np.random.default_rng(5)
     y = rng.normal(size=(300, 1))

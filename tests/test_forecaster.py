@@ -12,7 +12,7 @@ import roughformer as rf
 from roughformer.errors import CheckpointError, InputError
 from roughformer.inference.calibration import LevelCalibration, level_of, value_at
 from roughformer.model.forecaster import QUANTILES
-from roughformer.tokens.memory import feature_count, remember
+from roughformer.tokens.memory import memory_feature_count, remember
 
 SPEED = 0.5  # at which the made-up process returns to its mean
 
@@ -387,7 +387,7 @@ def test_a_memory_has_the_weighted_levels_that_its_formula_says():
     torch.testing.assert_close(memory.levels[0, 0, 3], values.mean())
     torch.testing.assert_close(memory.levels[0, 0, 4:], torch.stack([values.max(), values.min()]))
     torch.testing.assert_close(memory.recent[0, 0], values[0, -4:, 0].flip(0))
-    assert memory.features.shape == (1, 1, feature_count(2))
+    assert memory.features.shape == (1, 1, memory_feature_count(2))
 
 
 def test_a_line_has_its_slope_at_every_time_scale():

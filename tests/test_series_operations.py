@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 import roughformer as rf
 from roughformer.errors import InputError
-from roughformer.series import SeriesBatch, UnobservedWarning, blocks
-from roughformer.series.dropping import keep_mask
+from roughformer.series import SeriesBatch, UnobservedWarning, blocks, keep_mask
 from roughformer.signatures import library
 
 

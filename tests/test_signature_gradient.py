@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from torch.autograd import gradcheck, gradgradcheck
 
 import roughformer as rf
-from roughformer.series.dropping import keep_mask
+from roughformer.series import keep_mask
 
 LENGTHS = [6, 4, 1, 5]
 MASK = keep_mask([6, 6, 6, 6], 0.4, 1)

@@ -6,7 +6,7 @@ import torch
 
 import roughformer as rf
 from reference import make_batch
-from roughformer.series.dropping import keep_mask
+from roughformer.series import keep_mask
 from roughformer.signatures import library, spectrum
 from roughformer.signatures.engine import Dropping
 from roughformer.signatures.spectrum import PAD, bump_of, plan_for, spectrum_words

@@ -9,9 +9,9 @@ import pytest
 
 import roughformer as rf
 from roughformer.inference.targets import ClassTargets
-from roughformer.stream.answers import Answers, answers_of
-from roughformer.stream.causal import CausalStreams
-from roughformer.stream.snapshot import read_snapshot, write_snapshot
+from roughformer.stream.engines import CausalStreams
+from roughformer.stream.messages import Answers, answers_of
+from roughformer.stream.state import read_snapshot, write_snapshot
 from small import make
 from stream_cases import CASES, predictor, series
 
@@ -415,14 +415,14 @@ def test_a_push_that_fails_half_way_changes_nothing(monkeypatch, context):
     streams.push([0, 1, 2], [0.0, 0.0, 0.0], np.ones((3, 2)))
     streams.push([0, 1], [15.0, 4.0], np.ones((2, 2)))
     before = streams.snapshot([0, 1, 2])
-    said = CausalStreams._said
+    said = CausalStreams._forward
 
     def fail(self, slots, *rest):
         said(self, slots, *rest)
         raise RuntimeError("out of memory")
 
     rows = [0, 1, 1, 2], [20.0, 30.0, 40.0, 0.01], np.zeros((4, 2))
-    monkeypatch.setattr(CausalStreams, "_said", fail)
+    monkeypatch.setattr(CausalStreams, "_forward", fail)
     with pytest.raises(RuntimeError, match="out of memory"):
         streams.push(*rows)
     monkeypatch.undo()

@@ -5,7 +5,7 @@ import pytest
 
 import roughformer as rf
 from roughformer.inference.targets import ClassTargets
-from roughformer.stream.snapshot import read_snapshot, write_snapshot
+from roughformer.stream.state import read_snapshot, write_snapshot
 
 
 def whole_model() -> rf.Predictor:

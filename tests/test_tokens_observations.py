@@ -8,8 +8,7 @@ import roughformer as rf
 from roughformer.signatures.engine import pad, placed_of
 from roughformer.signatures.torch_backend import observed
 from roughformer.tokens import TokenConfig, Tokenizer
-from roughformer.tokens.observations import observation_words, scaled
-from roughformer.tokens.value_range import WORDS, ValueRange
+from roughformer.tokens.observations import WORDS, ValueRange, observation_words, scaled
 from small import ragged_batch
 
 

@@ -9,8 +9,7 @@ import torch
 import roughformer as rf
 from roughformer.tokens import streams
 from roughformer.tokens.observations import scaled
-from roughformer.tokens.step import TokenStep
-from roughformer.tokens.streams import StreamTokens, stream_tokens
+from roughformer.tokens.streams import StreamTokens, TokenStep, stream_tokens
 from stream_cases import CASES, series
 
 WIDE: dict[str, dict[str, Any]] = {

@@ -45,26 +45,26 @@ if TYPE_CHECKING:
     from roughformer.runs import read as read
     from roughformer.series import SeriesBatch as SeriesBatch
     from roughformer.series import UnobservedWarning as UnobservedWarning
+    from roughformer.signatures import Basepoint as Basepoint
+    from roughformer.signatures import Clock as Clock
+    from roughformer.signatures import Counts as Counts
+    from roughformer.signatures import Lag as Lag
+    from roughformer.signatures import Lift as Lift
+    from roughformer.signatures import RunningSignatures as RunningSignatures
+    from roughformer.signatures import Time as Time
+    from roughformer.signatures import Windows as Windows
     from roughformer.signatures import algebra as algebra
+    from roughformer.signatures import engine_info as engine_info
+    from roughformer.signatures import feature_count as feature_count
+    from roughformer.signatures import feature_names as feature_names
+    from roughformer.signatures import fill_gaps as fill_gaps
+    from roughformer.signatures import logsignature as logsignature
+    from roughformer.signatures import memory_estimate as memory_estimate
+    from roughformer.signatures import multiview_signature as multiview_signature
+    from roughformer.signatures import signature as signature
+    from roughformer.signatures import spectrum_words as spectrum_words
+    from roughformer.signatures import values_at as values_at
     from roughformer.signatures import words as words
-    from roughformer.signatures.engine import fill_gaps as fill_gaps
-    from roughformer.signatures.engine import logsignature as logsignature
-    from roughformer.signatures.engine import multiview_signature as multiview_signature
-    from roughformer.signatures.engine import signature as signature
-    from roughformer.signatures.engine import values_at as values_at
-    from roughformer.signatures.library import engine_info as engine_info
-    from roughformer.signatures.lifts import Basepoint as Basepoint
-    from roughformer.signatures.lifts import Clock as Clock
-    from roughformer.signatures.lifts import Counts as Counts
-    from roughformer.signatures.lifts import Lag as Lag
-    from roughformer.signatures.lifts import Lift as Lift
-    from roughformer.signatures.lifts import Time as Time
-    from roughformer.signatures.lifts import feature_count as feature_count
-    from roughformer.signatures.lifts import feature_names as feature_names
-    from roughformer.signatures.lifts import memory_estimate as memory_estimate
-    from roughformer.signatures.running import RunningSignatures as RunningSignatures
-    from roughformer.signatures.spectrum import spectrum_words as spectrum_words
-    from roughformer.signatures.windows import Windows as Windows
     from roughformer.stream import Forecast as Forecast
     from roughformer.stream import ForecastStream as ForecastStream
     from roughformer.stream import Stream as Stream
@@ -94,14 +94,11 @@ _HOME = {
     "plots.report": "write_report",
     "runs": "SeriesData read",
     "series": "SeriesBatch UnobservedWarning",
-    "signatures.engine": "fill_gaps logsignature multiview_signature signature values_at",
-    "signatures.library": "engine_info",
-    "signatures.lifts": (
-        "Basepoint Clock Counts Lag Lift Time feature_count feature_names memory_estimate"
+    "signatures": (
+        "Basepoint Clock Counts Lag Lift RunningSignatures Time Windows engine_info feature_count "
+        "feature_names fill_gaps logsignature memory_estimate multiview_signature signature "
+        "spectrum_words values_at"
     ),
-    "signatures.running": "RunningSignatures",
-    "signatures.spectrum": "spectrum_words",
-    "signatures.windows": "Windows",
     "stream": "Forecast ForecastStream Stream StreamBatch",
     "tokens": "SpectrumConfig TokenConfig Tokenizer",
     "train": "TrainConfig",

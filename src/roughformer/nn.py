@@ -7,10 +7,17 @@ import torch
 from torch import Tensor, nn
 
 from roughformer.errors import InputError
-from roughformer.signatures.lifts import Basis, Layout, Lifts, Transform, View, layout_of
-from roughformer.signatures.operators import padded_tokens
+from roughformer.signatures import (
+    Basis,
+    Layout,
+    Lifts,
+    Transform,
+    View,
+    Windows,
+    layout_of,
+    padded_tokens,
+)
 from roughformer.signatures.torch_backend import observed, padded_series, place
-from roughformer.signatures.windows import Windows
 
 __all__ = ["MultiViewSignature", "SignatureTokens"]
 

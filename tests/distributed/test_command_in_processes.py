@@ -3,7 +3,7 @@
 import pytest
 
 from command import SMALL, fails, succeeds
-from roughformer.cli._errors import rank_zero_output
+from roughformer.cli.common import rank_zero_output
 from roughformer.errors import InputError
 from roughformer.train.distributed import ProcessLost
 from small import make_sine

@@ -106,10 +106,10 @@ def test_the_examples_need_neither_torch_nor_roughformer(causal, lifted):
 
 
 def test_a_graph_that_differs_is_not_written(tmp_path, monkeypatch):
-    monkeypatch.setattr("roughformer.export.model.serialized", lambda *_: b"")
+    monkeypatch.setattr("roughformer.export.files.serialized", lambda *_: b"")
     wrong = {"probabilities": np.full((8, 3), 1 / 3)}
     monkeypatch.setattr(
-        "roughformer.export.model.open_graph",
+        "roughformer.export.files.open_graph",
         lambda *_: lambda inputs: {k: x[: len(inputs["lengths"])] for k, x in wrong.items()},
     )
     with pytest.raises(InputError, match=r"differs from the model by more than 1e-05.*nothing was"):

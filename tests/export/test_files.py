@@ -12,10 +12,9 @@ from export_models import beats, rates_predictor, series, streamed_predictor
 
 import roughformer as rf
 from roughformer.export import Graph, StepGraph, export_model, export_step
-from roughformer.export.checking import differences
-from roughformer.export.formats import open_graph
-from roughformer.export.graph import names_of
-from roughformer.export.stepping import run_stream, step_differences
+from roughformer.export.check import differences, run_stream, step_differences
+from roughformer.export.files import open_graph
+from roughformer.export.graphs import output_names
 
 onnx = pytest.importorskip("onnx")
 runtime = pytest.importorskip("onnxruntime")
@@ -113,7 +112,7 @@ def test_programs_of_torch_are_the_model(tmp_path):
     assert whole_gap(model, whole, "torch", other_sizes()) < 1e-5
     done = export_step(model, step, format="torch", max_windows=100)
     assert done.largest < 1e-5
-    assert set(done.differences) == set(names_of(model))
+    assert set(done.differences) == set(output_names(model))
     assert step_gap(model, step, "torch", other_sizes(), max_windows=100) < 1e-5
     about = json.loads((tmp_path / "m.step.pt2.json").read_text())
     assert about["max_windows"] == 100

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import roughformer as rf
 from roughformer.export import Graph
-from roughformer.export.checking import differences, expected_of
+from roughformer.export.check import differences, expected_of
 from roughformer.signatures.torch_backend import observed
 from roughformer.tokens.tempo import with_variation
 

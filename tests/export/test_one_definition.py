@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 import roughformer as rf
 from roughformer.export import Graph, StepGraph
-from roughformer.export.checking import differences
-from roughformer.export.stepping import step_differences
+from roughformer.export.check import differences, step_differences
 
 pytestmark = pytest.mark.filterwarnings("ignore::roughformer.UnobservedWarning")
 

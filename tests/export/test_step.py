@@ -10,8 +10,8 @@ from export_models import run_module, series, streamed_predictor
 import roughformer as rf
 from roughformer.errors import InputError
 from roughformer.export import StepGraph
-from roughformer.export.graph import names_of
-from roughformer.export.stepping import run_stream, step_differences, step_inputs
+from roughformer.export.check import padded_inputs, run_stream, step_differences
+from roughformer.export.graphs import output_names
 
 CASES = {
     "local": {"views": ("local",)},
@@ -33,6 +33,10 @@ CASES = {
 }  # fmt: skip
 
 
+def step_inputs(graph, batch, first, points, state):
+    return padded_inputs(graph, batch, points=points, first=first) | {"state": state}
+
+
 @pytest.mark.filterwarnings("ignore::roughformer.UnobservedWarning")
 @pytest.mark.parametrize("case", CASES)
 def test_step_by_step_is_the_whole_series(case):
@@ -43,7 +47,7 @@ def test_step_by_step_is_the_whole_series(case):
         batch = series(n, longest, seed, start=1.7e9 if seed % 2 else 100.0)
         for points in (1, 6):
             found = step_differences(model, graph, run, batch, points=points)
-            assert set(found) == set(names_of(model))
+            assert set(found) == set(output_names(model))
             assert max(found.values()) < 1e-5
 
 
@@ -62,7 +66,7 @@ def test_step_by_step_is_a_stream(case):
         for k, step in enumerate(said):
             assert step["time"] == pytest.approx(ends[k], abs=1e-9)
             assert step["ended"] == (k < len(events))
-            for name in names_of(model):
+            for name in output_names(model):
                 right = getattr(answers[k], name)[0]
                 assert step[name] == pytest.approx(right, rel=1e-5, abs=1e-5)
 

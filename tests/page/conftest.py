@@ -67,16 +67,18 @@ def open_page(browser):
     """
     contexts, errors, asked = [], [], []
 
-    def open_one(url, *, ready=True, **options):
+    def open_one(url, *, ready=True, autoplay=False, **options):
         context = browser.new_context(**({"viewport": {"width": 1280, "height": 900}} | options))
         contexts.append(context)
         page = context.new_page()
         page.set_default_timeout(15_000)
         page.on("console", lambda m: errors.append(m.text) if m.type == "error" else None)
         page.on("pageerror", lambda error: errors.append(str(error)))
-        page.on("request", lambda request: asked.append((url, request.url)))
-        page.on("websocket", lambda ws: asked.append((url, ws.url.replace("ws://", "http://"))))
-        page.goto(url)
+        host = "/".join(url.split("/")[:3])
+        page.on("request", lambda request: asked.append((host, request.url)))
+        page.on("websocket", lambda ws: asked.append((host, ws.url.replace("ws://", "http://"))))
+        # A fresh visit plays by itself; an address with a fragment waits for the button.
+        page.goto(url if autoplay or "#" in url else url + "#waiting")
         if ready:
             page.wait_for_selector("html[data-ready=true]")
         page.errors = errors
@@ -88,4 +90,4 @@ def open_page(browser):
             page.goto("about:blank")  # as one leaves a page: it removes its stream
         context.close()
     assert errors == []
-    assert [there for url, there in asked if not there.startswith(url)] == []
+    assert [there for host, there in asked if not there.startswith(host)] == []

@@ -224,3 +224,30 @@ def test_a_forecast_is_drawn_ahead_of_the_signal_with_its_band(open_page, tmp_pa
         assert "load" in page.inner_text("#deviation")
         page.select_option("#coverage", "0.5")
         page.wait_for_selector("#deviation:has-text('with 50 %')")
+
+
+def test_a_fresh_visit_plays_by_itself(rates, open_page):
+    page = open_page(rates.url, autoplay=True)
+    wait_until(page, 3)
+    assert page.inner_text("#play") == "Pause"
+
+
+def test_the_ward_shows_all_streams_with_the_alarming_ones_first(rates, open_page):
+    wait_for(lambda: rates.streams() == set())
+    fast = make_pulse(1, 30.0, seed=5, low=120, high=130, disturbed=0.0)
+    for name, scale in (("calm", 0.0), ("fast", 1.0)):
+        rates.http.post("v1/streams", json={"id": name})
+        times, values = fast.series(0)
+        body = {"times": times.tolist(), "values": (scale * values).tolist()}
+        assert rates.http.post(f"v1/streams/{name}/push", json=body).status_code == 200
+    listed = rates.http.get("v1/streams").json()
+    alarming = [any(a["active"] for a in s["alarms"]) for s in listed["streams"]]
+    assert (listed["count"], alarming) == (2, sorted(alarming, reverse=True))
+    assert alarming[[s["id"] for s in listed["streams"]].index("fast")]
+    page = open_page(rates.url + "ward")
+    page.wait_for_selector("#ward .alarming")
+    assert page.inner_text("#ward li:first-child a") == listed["streams"][0]["id"]
+    assert "2 streams" in page.inner_text("#summary")
+    for name in ("calm", "fast"):
+        rates.http.delete(f"v1/streams/{name}")
+    page.wait_for_selector("#ward li", state="detached")

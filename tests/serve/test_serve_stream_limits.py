@@ -17,7 +17,7 @@ from roughformer.serve.model import ServedModel
 from roughformer.serve.server import run
 from roughformer.serve.snapshotter import unpack
 from roughformer.serve.worker import Job, in_turn
-from roughformer.stream.causal import CausalStreams
+from roughformer.stream.engines import CausalStreams
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def accepted(server, name):
 
 
 def test_an_error_reaches_the_stream_that_caused_it_and_no_other(model, monkeypatch):
-    said = CausalStreams._said
+    said = CausalStreams._forward
 
     def fail(self, slots, *rest, **more):
         found = said(self, slots, *rest, **more)
@@ -96,7 +96,7 @@ def test_an_error_reaches_the_stream_that_caused_it_and_no_other(model, monkeypa
             raise RuntimeError("a bug")
         return found
 
-    monkeypatch.setattr(CausalStreams, "_said", fail)
+    monkeypatch.setattr(CausalStreams, "_forward", fail)
     with running(model.predictor) as server, ThreadPoolExecutor(5) as pool:
         all_names = names(server, "a", "b", "bad", "c", "d")
         bad = server.service.streams.entries["bad"].slot
@@ -113,7 +113,7 @@ def test_an_error_reaches_the_stream_that_caused_it_and_no_other(model, monkeypa
 
 
 def test_a_push_is_answered_by_what_happened_however_long_it_takes(model, monkeypatch):
-    said = CausalStreams._said
+    said = CausalStreams._forward
 
     def slow(self, *rest, **more):
         time.sleep(0.6)
@@ -122,7 +122,7 @@ def test_a_push_is_answered_by_what_happened_however_long_it_takes(model, monkey
     with running(model.predictor, limits=Limits(request_seconds=0.3)) as server:
         names(server, "s")
         push(server, "s", 0.0)
-        monkeypatch.setattr(CausalStreams, "_said", slow)
+        monkeypatch.setattr(CausalStreams, "_forward", slow)
         answer = push(server, "s", 3.0)
         assert answer.status_code == 200
         assert answer.json()["accepted"] == accepted(server, "s") == 2

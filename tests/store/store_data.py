@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import roughformer as rf
 from roughformer.store import TableColumns, build_store
 from roughformer.store.dataset import Sizes
-from roughformer.store.shards import Manifest, read_rows
 from roughformer.store.storage import Place
+from roughformer.store.stored import Manifest, read_rows
 
 COLUMNS = TableColumns("id", "time", ("x", "y"))
 SMALL = Sizes(rows=12_000, shard=100_000, piece=12_000, bucket=4_000)  # a few hundred rows a unit

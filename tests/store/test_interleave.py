@@ -10,7 +10,7 @@ from roughformer.errors import CapacityError, InputError
 from roughformer.series import SeriesBatch
 from roughformer.signatures import library
 from roughformer.store import TableColumns, ingest
-from roughformer.store.ingest import BufferPool, interleave, interleaved_series, pieces_of
+from roughformer.store.ingest import BufferPool, ascending_rows, interleave, interleaved_series
 
 COLUMNS = TableColumns("id", "t", ("x", "y"))
 
@@ -32,7 +32,9 @@ def table(lengths: list[int], kind: str = "int", dtype: type = np.float32, seed:
 def laid(data: pa.Table, step: int, memory: int = 1 << 30, **clip: object) -> list[SeriesBatch]:
     slices = (data.slice(k, step) for k in range(0, len(data), step))
     return list(
-        interleaved_series(pieces_of(slices, "id", **clip), COLUMNS, None, memory, BufferPool())
+        interleaved_series(
+            ascending_rows(slices, "id", **clip), COLUMNS, None, memory, BufferPool()
+        )
     )
 
 

@@ -12,7 +12,7 @@ import roughformer as rf
 from roughformer.errors import CapacityError, InputError
 from roughformer.store.build import MARKER, SHUFFLED, build_store
 from roughformer.store.dataset import Sizes
-from roughformer.store.shuffle import _ENTRY, _FOOTER
+from roughformer.store.ingest import _ENTRY, _FOOTER
 from roughformer.store.workers import run_units
 
 

@@ -8,17 +8,19 @@ import pytest
 
 import roughformer as rf
 from roughformer.series import SeriesBatch
-from roughformer.store.shards import (
+from roughformer.store.storage import Place
+from roughformer.store.stored import (
+    MIXED,
     Manifest,
+    RowGroupCache,
     Rows,
+    StoredSeries,
     Tokens,
     Totals,
     schema_of,
     shard_name,
     write_shard,
 )
-from roughformer.store.storage import Place
-from roughformer.store.stored import MIXED, RowGroupCache, StoredSeries
 
 
 def made_up(n, *, ragged=True, static=True, seed=0):

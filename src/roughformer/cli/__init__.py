@@ -3,7 +3,7 @@
 Heavy modules are imported inside the commands, so that ``roughformer --help`` answers at once.
 """
 
-from roughformer.cli._errors import Interrupted
 from roughformer.cli.app import main
+from roughformer.cli.common import Interrupted
 
 __all__ = ["Interrupted", "main"]

@@ -9,14 +9,13 @@ from typing import Annotated, Any
 
 import typer
 
-from roughformer.cli._errors import Interrupted, describe
+from roughformer.cli.common import Interrupted, describe
 from roughformer.cli.export import export
 from roughformer.cli.features import features
 from roughformer.cli.forecast import forecast
 from roughformer.cli.predict import evaluate, explain, predict
 from roughformer.cli.serve import serve
-from roughformer.cli.train import train
-from roughformer.cli.tune import tune
+from roughformer.cli.train import train, tune
 
 __all__ = ["app", "main"]
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from roughformer.cli import _options as options
+from roughformer.cli import common as options
 
 if TYPE_CHECKING:
     from roughformer.export import Exported
@@ -83,7 +83,6 @@ def export(
     options.check_place(path, "--out")
     _check_free([path, step_path] if step is not False else [path], force)
 
-    from roughformer import __version__
     from roughformer.errors import InputError
     from roughformer.export import export_forecaster, export_model, export_step, why_no_step
     from roughformer.inference import ForecastPredictor
@@ -97,7 +96,7 @@ def export(
         with using_threads(threads):
             done = export_forecaster(
                 ForecastPredictor.load(run), path, format=format.value, dtype=dtype.value,
-                data=batch, version=__version__,
+                data=batch,
             )  # fmt: skip
         _report(done)
         return
@@ -110,9 +109,7 @@ def export(
     if data is not None:
         batch = read_for(estimator, data, table.columns()).batch
     with using_threads(threads):
-        done = export_model(
-            predictor, path, format=format.value, dtype=dtype.value, data=batch, version=__version__
-        )
+        done = export_model(predictor, path, format=format.value, dtype=dtype.value, data=batch)
         _report(done)
         if step is False:
             return
@@ -121,7 +118,7 @@ def export(
             return
         done = export_step(
             predictor, step_path, format=format.value, dtype=dtype.value, data=batch,
-            version=__version__, max_windows=max_windows,
+            max_windows=max_windows,
         )  # fmt: skip
         _report(done)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from roughformer.cli import _options as options
+from roughformer.cli import common as options
 
 if TYPE_CHECKING:
     from roughformer.runs import TokenJob
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 __all__ = ["features"]
 
 _STORE = "Feature store (--out DIR)"
-_UNITS = {"kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12, "": 1}
 
 
 def _option(text: str, *names: str, **more: Any) -> Any:
@@ -28,16 +27,9 @@ def _option(text: str, *names: str, **more: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class TokenOptions:
-    """What a token is made of."""
+class TokenOptions(options.WindowOptions):
+    """What a token is made of; 75 windows by default."""
 
-    windows: Annotated[
-        int | None, typer.Option(min=1, help="Windows of a series (default: 75).")
-    ] = None
-    window_duration: Annotated[
-        float | None, typer.Option(help="Or: duration of a window, in the unit of the times.")
-    ] = None
-    window_points: Annotated[int | None, typer.Option(min=1, help="Or: points of a window.")] = None
     depth: Annotated[int, typer.Option(min=1, help="Depth of the signatures.")] = 2
     views: Annotated[str, typer.Option(help="global, local, or both: global,local.")] = (
         "global,local"
@@ -56,8 +48,7 @@ class TokenOptions:
     @property
     def rule(self) -> Any:
         """How series are cut into windows."""
-        rule = options.windows_of(self.windows, self.window_duration, self.window_points)
-        return 75 if rule is None else rule
+        return super().rule or 75
 
 
 @dataclass(frozen=True)
@@ -121,6 +112,7 @@ def features(
 ) -> None:
     """Multi-view signatures of series: one Parquet file, or a store for data of any size.
 
+    Series are cut into 75 windows unless another number, a duration or points are given.
     One file has a row per (series, window): series_id, window, start, end, label if there is one,
     and each feature by its word. A store has a row per series and is made in bounded memory, by
     several processes. Killed at any moment, the same command goes on where it was; complete, it
@@ -189,7 +181,7 @@ def _file_job(
 
 def _write_file(job: "TokenJob", out: Path, estimate: bool) -> None:
     from roughformer.runs import write_tokens
-    from roughformer.signatures.lifts import readable
+    from roughformer.signatures import readable
 
     size = job.size()
     typer.echo(
@@ -213,8 +205,11 @@ def _make_store(
     force: bool,
     estimate: bool,
 ) -> None:
+    from pydantic import ByteSize, TypeAdapter, ValidationError
+
+    from roughformer.errors import InputError
     from roughformer.runs import label_table, store_columns, token_config
-    from roughformer.signatures.lifts import readable
+    from roughformer.signatures import readable
     from roughformer.store import build_store, by_id, find_files, open_source
 
     config = None
@@ -227,7 +222,10 @@ def _make_store(
             transform=wanted.transform,
             static=table.columns().static,
         )
-    memory = _bytes_of(store.memory)
+    try:
+        memory = int(TypeAdapter(ByteSize).validate_python(store.memory.strip()))
+    except ValidationError:
+        raise InputError(f"--memory must be such as 500MB or 2GB, got {store.memory!r}") from None
     columns = store_columns(data, table.columns(), label, labels)
     if estimate:
         source = open_source(find_files(data), columns.needed, columns.series_id)
@@ -262,7 +260,7 @@ def _make_store(
 
 
 def _print_store(built: "Built", out: str, labels: Path | None, seconds: float) -> None:
-    from roughformer.signatures.lifts import readable
+    from roughformer.signatures import readable
     from roughformer.store import Place
 
     manifest, totals = built.manifest, built.manifest.totals
@@ -290,7 +288,7 @@ def _print_store(built: "Built", out: str, labels: Path | None, seconds: float) 
 
 @contextmanager
 def _bar() -> Iterator["StoreProgress"]:
-    """A bar with throughput and time left, on a terminal."""
+    """Show a progress bar with the time left, on a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -298,32 +296,14 @@ def _bar() -> Iterator["StoreProgress"]:
     bar = Progress(
         TextColumn("{task.description}"), BarColumn(),
         TextColumn("{task.completed:,.0f} of {task.total:,.0f} observations"),
-        TextColumn("{task.fields[rate]}"), TimeRemainingColumn(),
-        console=console, disable=not console.is_terminal,
+        TimeRemainingColumn(), console=console, disable=not console.is_terminal,
     )  # fmt: skip
-    tasks: dict[str, tuple[Any, float, int]] = {}
+    tasks: dict[str, Any] = {}
 
-    def tell(stage: str, done: int, total: int) -> None:
+    def update(stage: str, done: int, total: int) -> None:
         if stage not in tasks:
-            # What was finished before does not count for the speed.
-            task = bar.add_task(stage, total=total, completed=done, rate="")
-            tasks[stage] = (task, clock.perf_counter(), done)
-            return
-        task, start, first = tasks[stage]
-        rate = (done - first) / max(clock.perf_counter() - start, 1e-9)
-        bar.update(task, completed=done, rate=f"{rate / 1e6:.2f} M/s")
+            tasks[stage] = bar.add_task(stage, total=total, completed=done)
+        bar.update(tasks[stage], completed=done)
 
     with bar:
-        yield tell
-
-
-def _bytes_of(text: str) -> int:
-    """``"500MB"``, ``"2 GB"`` -> bytes."""
-    from roughformer.errors import InputError
-
-    word = text.strip().lower().replace(" ", "")
-    number = word.rstrip("kmgtb")
-    try:
-        return int(float(number) * _UNITS[word[len(number) :]])
-    except (ValueError, KeyError):
-        raise InputError(f"--memory must be such as 500MB or 2GB, got {text!r}") from None
+        yield update

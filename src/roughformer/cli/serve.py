@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from roughformer.cli import _options as options
+from roughformer.cli import common as options
 
 __all__ = ["serve"]
 

@@ -1,4 +1,4 @@
-"""``roughformer train``."""
+"""``roughformer train`` and ``roughformer tune``."""
 
 import shlex
 import sys
@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from roughformer.cli import _options as options
+from roughformer.cli import common as options
 
-__all__ = ["train"]
+__all__ = ["train", "tune"]
 
 _TOKENS, _TRAINING, _RUN = "Tokens", "Model and training", "The run"
 
@@ -20,14 +20,9 @@ def _option(text: str, panel: str, *names: str, **more: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class TokenFlags:
+class TokenFlags(options.WindowOptions):
     """Parameters of the tokens that have an option of their own."""
 
-    windows: Annotated[int | None, _option("Windows of a series.", _TOKENS, min=1)] = None
-    window_duration: Annotated[
-        float | None, _option("Or: duration of a window, in the unit of the times.", _TOKENS)
-    ] = None
-    window_points: Annotated[int | None, _option("Or: points of a window.", _TOKENS, min=1)] = None
     depth: Annotated[int | None, _option("Depth of the signatures.", _TOKENS, min=1)] = None
     views: Annotated[str | None, _option("global, local, or both: global,local.", _TOKENS)] = None
 
@@ -103,11 +98,10 @@ def train(
     Continue a killed run with the same command and --resume. Several processes, on one machine or
     more: torchrun --nproc-per-node=2 -m roughformer train ...
     """
-    from roughformer.cli._errors import Interrupted, rank_zero_output
     from roughformer.runs import TrainingRequest, parse_assignments, run_training
 
     flags: dict[str, Any] = {
-        "windows": options.windows_of(tokens.windows, tokens.window_duration, tokens.window_points),
+        "windows": tokens.rule,
         "depth": tokens.depth,
         "views": options.words_of(tokens.views) or None,
         "causal": training.causal,
@@ -140,12 +134,12 @@ def train(
         command=shlex.join(["roughformer", *sys.argv[1:]]),
     )
     try:
-        with rank_zero_output():
+        with options.rank_zero_output():
             summary = run_training(request)
     except KeyboardInterrupt:
         some = any(out.glob("state")) or any(out.glob("member-*/state"))
         state = "the last epoch's state is" if some else "no epoch was"
-        raise Interrupted(
+        raise options.Interrupted(
             f"interrupted; {state} saved in {out}: the same command with --resume continues"
         ) from None
     if summary and not run.quiet:
@@ -183,3 +177,110 @@ def _print(summary: dict[str, Any], out: Path) -> None:
     if yardsticks:
         typer.echo(summary["verdict"])
     typer.echo(f"run: {out}\nreport: {out / 'report.html'}")
+
+
+_SEARCH, _WHERE = "The search", "Where trials run"
+
+
+@dataclass(frozen=True)
+class SearchFlags:
+    """What is searched, and how."""
+
+    trials: Annotated[int, _option("Trials in all.", _SEARCH, min=1)] = 30
+    space: Annotated[
+        Path | None,
+        _option("TOML file with choices and ranges (default: by the data).", _SEARCH),
+    ] = None
+    config: Annotated[
+        Path | None,
+        _option("TOML file with settings: of the first trial, and what is not searched.", _SEARCH),
+    ] = None
+    preset: Annotated[str | None, _option("default or paper.", _SEARCH)] = None
+    assignments: Annotated[
+        list[str] | None,
+        _option("Fix a parameter: tokens.clock=8; may be repeated.", _SEARCH, "--set"),
+    ] = None
+    epochs: Annotated[
+        int | None, _option("Maximum number of epochs of a trial.", _SEARCH, min=1)
+    ] = None
+    metric: Annotated[str | None, _option("What is searched for, on validation.", _SEARCH)] = None
+    pruner: Annotated[
+        str, _option("Who stops poor trials early: median, hyperband or none.", _SEARCH)
+    ] = "median"
+    seed: Annotated[
+        int | None, _option("The same seed gives the same search (default: 0).", _SEARCH)
+    ] = None
+
+
+@options.grouped
+def tune(
+    data: options.Data,
+    what: options.TargetOptions,
+    table: options.FullTableOptions,
+    search: SearchFlags,
+    out: Annotated[Path, typer.Option(help="Directory of the search; it goes on from there.")],
+    workers: Annotated[int, _option("Trials at a time.", _WHERE, min=1)] = 1,
+    threads: Annotated[
+        int | None, _option("Threads of a trial (default: cores / workers).", _WHERE, min=1)
+    ] = None,
+    resume: Annotated[
+        bool, _option("Go on where a killed search stopped.", _SEARCH, "--resume")
+    ] = False,
+    no_plots: Annotated[
+        bool, _option("Reports without pictures, made faster.", _SEARCH, "--no-plots")
+    ] = False,
+    quiet: Annotated[bool, _option("Print nothing but errors.", _SEARCH, "--quiet", "-q")] = False,
+) -> None:
+    """Search for the settings that validate best; writes best.toml, the trained winner in best/,
+    all trials and report.html.
+
+    Continue a killed search with the same command and --resume; with more --trials it goes further.
+    """
+    from roughformer.runs import TrainingRequest, TuningRequest, parse_assignments, run_tuning
+    from roughformer.tune import PRUNERS
+
+    if search.pruner not in PRUNERS:
+        raise typer.BadParameter(
+            f"{', '.join(PRUNERS)}, not {search.pruner!r}", param_hint="--pruner"
+        )
+    flags: dict[str, Any] = {
+        "epochs": search.epochs,
+        "metric": search.metric,
+        "random_state": search.seed,
+        "static": options.words_of(table.static) or None,
+    }
+    flags = {name: v for name, v in flags.items() if v is not None}
+    training = TrainingRequest(
+        data=data,
+        out=out / "best",
+        columns=replace(table.columns(), static=()),
+        **asdict(what),
+        preset=search.preset,
+        config=search.config,
+        flags=parse_assignments(search.assignments or []) | flags,
+        quiet=quiet,
+        plots=not no_plots,
+        command=shlex.join(["roughformer", *sys.argv[1:]]),
+    )
+    request = TuningRequest(
+        training, out, search.trials, search.space, search.pruner, workers, threads, resume
+    )
+    try:
+        best = run_tuning(request)
+    except KeyboardInterrupt:
+        raise options.Interrupted(
+            f"interrupted; what is done is in {out}: the same command with --resume continues"
+        ) from None
+    if not quiet:
+        _print_best(best, out)
+
+
+def _print_best(best: dict[str, Any], out: Path) -> None:
+    typer.echo(f"best: trial {best['trial']}, validation {best['metric']} {best['score']:.4g}")
+    for name, value in best["parameters"].items():
+        typer.echo(f"  {name.replace('__', '.')} = {value}")
+    for name, value in best["test"].items():
+        typer.echo(f"test {name.replace('_', ' ')}: {value:.4g}")
+    typer.echo(
+        f"settings: {out / 'best.toml'}\nmodel: {out / 'best'}\nreport: {out / 'report.html'}"
+    )

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from roughformer.errors import InputError
 from roughformer.series import SeriesBatch
-from roughformer.signatures.words import word_count
+from roughformer.signatures import word_count
 from roughformer.tokens import SpectrumConfig, TokenConfig
 
 __all__ = ["token_config"]

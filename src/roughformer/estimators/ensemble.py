@@ -20,7 +20,7 @@ from roughformer.model.ensemble import (
     blendable,
 )
 from roughformer.model.trees import Forest
-from roughformer.tokens.cells import CellEncoder
+from roughformer.tokens import CellEncoder
 
 __all__ = ["FittedEnsemble", "fit_ensemble"]
 
@@ -37,6 +37,7 @@ _MANY = {"n_functionals": 1536, "n_features": 5000}  # for more series than that
 _BOOSTED = ("boosting", "rhythm")
 _EMBEDDING = 64  # principal components
 _TREES = 600  # of boosting, over all classes
+_TAIL = 4.0  # deviations, beyond which words of a summary are cut for ridge
 _CENTRES = 4000  # series that the kernel keeps
 _KERNEL_EXACT = 1000  # series that its width and penalty are chosen on
 _KERNEL_PENALTIES = np.logspace(-6, 1, 8)
@@ -76,8 +77,8 @@ def fit_ensemble(
     w = np.ones(n) if weight is None else weight.double().numpy() / float(weight.double().mean())
     goal = np.where(y[:, None] == np.arange(n_outputs), 1.0, -1.0) if classes else y
     folds = _folds(y if classes else None, n, groups, seed)
-    names = _parts(y, n, n_outputs, classes, bool(encoder.rhythmic))
     cells, summary = inputs["cells"], inputs["summary"]
+    names = _parts(n, n_outputs, classes, bool(encoder.rhythmic), encoder.sparse(summary))
     sizes = {"n_views": len(encoder.spans)} | (_MANY if n > _DUAL else {})
     path = PathFeatures(len(encoder.channels), encoder.n_cells, **sizes)
     some = torch.from_numpy(np.sort(rng.permutation(n)[:1024]))
@@ -86,15 +87,21 @@ def fit_ensemble(
     linear, forests = {}, {}
     directions = components = torch.zeros(0, path.size("ppv"))
     kernel: KernelPart | None = None
+    middle, spread = summary.double().mean(dim=0), summary.double().std(dim=0, unbiased=False)
+    low, high = ((middle + sign * _TAIL * spread).float() for sign in (-1, 1))
     for name in names:
-        if name in LINEAR_PARTS:
+        if name in (*LINEAR_PARTS, "linear"):
             fit = _ridge if n <= _DUAL else _ridge_of_many
-            x = seen.pop(name)
+            x = seen.pop(name, summary.clamp(low, high))
             (slope, level), decision = fit(x, goal, w, folds, groups is not None, rng)
             if classes:
                 factor = _temperature(decision, y, w)
                 slope, level, decision = factor * slope, factor * level, factor * decision
-            linear[name] = slope, level, x.mean(dim=0).numpy()
+            tensors = {"weight": slope, "bias": level}
+            linear[name] = {key: torch.from_numpy(found) for key, found in tensors.items()}
+            linear[name]["usual"] = x.mean(dim=0)
+            if name == "linear":
+                linear[name] |= {"low": low, "high": high}
             if name == "ppv":
                 directions = _principal(x[some], torch.from_numpy(w)[some])
                 components = (x - x.mean(dim=0)).double() @ directions.double().T
@@ -117,7 +124,7 @@ def fit_ensemble(
     config = EnsembleConfig(
         n_channels=len(encoder.channels), n_cells=encoder.n_cells, n_outputs=n_outputs, task=task,
         n_embedding=len(directions), parts=names,
-        n_centres=0 if kernel is None else len(kernel.centres),
+        n_words=summary.shape[1], n_centres=0 if kernel is None else len(kernel.centres),
         forests={name: forest.shape for name, forest in forests.items()}, **sizes,
     )  # fmt: skip
     model = SignatureEnsemble(config, path)
@@ -125,8 +132,7 @@ def fit_ensemble(
     if kernel is not None:
         model.kernel = kernel
     for name, state in linear.items():
-        named = zip(("weight", "bias", "usual"), state, strict=True)
-        model.linear[name].load_state_dict({key: torch.from_numpy(x) for key, x in named})
+        model.linear[name].load_state_dict(state)
     for name, forest in forests.items():
         model.forests[name] = forest
     known = ~np.isnan(np.stack(list(parts.values()))).any(axis=(0, 2))
@@ -144,11 +150,13 @@ def fit_ensemble(
     return FittedEnsemble(model.eval().requires_grad_(False), parts, blend)
 
 
-def _parts(y: Any, n: int, n_outputs: int, classes: bool, rhythm: bool) -> tuple[str, ...]:
+def _parts(n: int, n_outputs: int, classes: bool, rhythm: bool, sparse: bool) -> tuple[str, ...]:
     """Which parts there is enough data for."""
     names = [*LINEAR_PARTS]
     if n >= 10:
         names += ["intervals", "summary"] if classes else ["kernel", "intervals", "summary"]
+    if n >= 50 and sparse:
+        names.append("linear")
     enough = n >= 200 and (not classes or (1 < n_outputs <= n / _FEW_PER_CLASS))
     if enough and (classes or n_outputs == 1):
         names.append("boosting")

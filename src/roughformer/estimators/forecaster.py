@@ -19,7 +19,7 @@ from roughformer.estimators.parameters import from_plain, to_plain
 from roughformer.inference import Answers, Backtest, ForecastPredictor
 from roughformer.model.forecaster import Forecaster, ForecasterConfig
 from roughformer.series import SeriesBatch, to_seconds
-from roughformer.tokens.tokenizer import check_series
+from roughformer.tokens import check_series
 from roughformer.train import ScaledSeries, check_device, train_forecaster
 from roughformer.util.threads import using_threads
 

@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator
 from roughformer.errors import InputError
 from roughformer.model import RFormerConfig
 from roughformer.model.tempo import TempoConfig
-from roughformer.signatures.windows import Windows
+from roughformer.signatures import Windows
 from roughformer.tokens import TokenConfig
 from roughformer.util.groups import Group
 

@@ -14,10 +14,9 @@ from roughformer.estimators.regressor import TrainedRegressor
 from roughformer.estimators.summary import beside_baselines, out_of_fold
 from roughformer.inference import NumberTargets, Predictor, check_rates
 from roughformer.model.outputs import OutputConfig
-from roughformer.signatures.lifts import View
+from roughformer.signatures import View
 from roughformer.store import StoredSeries
-from roughformer.tokens import TokenConfig
-from roughformer.tokens.cells import CellEncoder
+from roughformer.tokens import CellEncoder, TokenConfig
 from roughformer.train import TrainConfig, check_device, current_process_group
 from roughformer.util.checks import real_number
 from roughformer.util.groups import Group

@@ -17,7 +17,7 @@ from roughformer.estimators.ensemble import FittedEnsemble
 from roughformer.inference import ClassTargets, NumberTargets, Predictor
 from roughformer.model.ensemble import PathFeatures, SignatureEnsemble
 from roughformer.series import SeriesBatch
-from roughformer.tokens.cells import CellEncoder
+from roughformer.tokens import CellEncoder
 from roughformer.train import (
     CLASSIFICATION,
     HIGHER_IS_BETTER,
@@ -38,6 +38,7 @@ NAMES = {
     "kernel": "kernel ridge on functionals (PPV)",
     "intervals": "extra trees on interval quantiles",
     "summary": "extra trees on summaries",
+    "linear": "ridge on summaries",
     "boosting": "gradient boosting on summaries",
     "rhythm": "gradient boosting on rhythms",
 }

@@ -11,10 +11,16 @@ from sklearn.utils.validation import check_is_fitted
 from roughformer.errors import InputError
 from roughformer.estimators.inputs import as_series, series_to_fit
 from roughformer.series import SeriesBatch
-from roughformer.signatures.engine import multiview_signature
-from roughformer.signatures.lifts import Layout, Lifts, Transform, View, layout_of
-from roughformer.signatures.windows import Windows
-from roughformer.tokens.tokenizer import check_series
+from roughformer.signatures import (
+    Layout,
+    Lifts,
+    Transform,
+    View,
+    Windows,
+    layout_of,
+    multiview_signature,
+)
+from roughformer.tokens import check_series
 
 __all__ = ["SignatureTransformer"]
 

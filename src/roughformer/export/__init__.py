@@ -1,17 +1,24 @@
-"""Trained models as one graph, from raw irregular samples to predictions."""
+"""Write a trained model as one ONNX or torch graph, from raw irregular samples to predictions.
 
+``export_model`` takes whole series, ``export_step`` one step of a stream, ``export_forecaster`` the
+times asked for as well; each file is compared with its model before it is written.
+"""
+
+from roughformer.export.check import differences, step_differences
+from roughformer.export.files import Exported, export_model, export_step, open_graph
 from roughformer.export.forecast import ForecastGraph, export_forecaster
-from roughformer.export.graph import Graph
-from roughformer.export.model import Exported, export_model, export_step
-from roughformer.export.step import StepGraph, why_no_step
+from roughformer.export.graphs import Graph, StepGraph, why_no_step
 
 __all__ = [
     "Exported",
     "ForecastGraph",
     "Graph",
     "StepGraph",
+    "differences",
     "export_forecaster",
     "export_model",
     "export_step",
+    "open_graph",
+    "step_differences",
     "why_no_step",
 ]

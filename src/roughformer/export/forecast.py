@@ -1,7 +1,6 @@
 """Exporting a forecaster: raw padded series and the times asked for -> calibrated forecasts."""
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,21 +9,17 @@ import torch
 from torch import Tensor, nn
 
 from roughformer.errors import InputError
-from roughformer.export.formats import Arrays, Format
-from roughformer.export.model import Dtype, Exported, checked, written
+from roughformer.export.check import Arrays, Run
+from roughformer.export.files import EXAMPLE, Dtype, Exported, Format, export_graph, value_type
+from roughformer.export.graphs import Exportable
 from roughformer.inference import ForecastPredictor
 from roughformer.model.forecaster import QUANTILES, Moments, Queries
 from roughformer.series import SeriesBatch
 
 __all__ = ["ForecastGraph", "export_forecaster"]
 
-# (series, longest, places of padding more, times asked for); none has the sizes of the example.
-_SIZES = ((1, 37, 0, 3), (3, 64, 3, 1), (3, 5, 0, 7), (2, 1, 1, 2))
-_EXAMPLE = (2, 11, 0, 4)
-_AT_ONCE = 8  # of the series of a user
 
-
-class ForecastGraph(nn.Module):
+class ForecastGraph(Exportable):
     """A forecaster from raw samples to calibrated forecasts, for any sizes.
 
     ``values (B, L, C)`` with NaN = not observed, ``times (B, L)``, ``lengths (B,)``, ``at (B, M)``
@@ -59,29 +54,10 @@ class ForecastGraph(nn.Module):
             ("weights", calibration.weights(levels)),
         ):
             self.register_buffer(name, torch.tensor(value))
-
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        """Names of the arguments of ``forward``."""
         static = ("static",) if self.config.n_static else ()
-        return ("values", "times", "lengths", "at", *static)
-
-    @property
-    def outputs(self) -> tuple[str, ...]:
-        """Names of what it returns."""
-        return ("value", "quantiles")
-
-    @property
-    def dynamic(self) -> dict[str, dict[int, str]]:
-        """Axes that may have any size."""
-        axes = {
-            "values": {0: "series", 1: "points"},
-            "times": {0: "series", 1: "points"},
-            "lengths": {0: "series"},
-            "at": {0: "series", 1: "queries"},
-            "static": {0: "series"},
-        }
-        return {name: axes[name] for name in self.inputs}
+        self.name_inputs(("values", "times", "lengths", "at", *static), "points")
+        self.dynamic["at"][1] = "queries"
+        self.outputs = ("value", "quantiles")
 
     def forward(
         self,
@@ -103,9 +79,9 @@ class ForecastGraph(nn.Module):
             phase.unsqueeze(2).expand(n, m, c, phase.shape[2]).reshape(n * m * c, phase.shape[2]),
             even=True,
         )
-        found = [network(moments, queries) for network in self.networks]
-        mean = torch.stack([a for a, _ in found]).double().mean(dim=0)
-        quantiles = torch.stack([q for _, q in found]).double().mean(dim=0)
+        answers = [network(moments, queries) for network in self.networks]
+        mean = torch.stack([a for a, _ in answers]).double().mean(dim=0)
+        quantiles = torch.stack([q for _, q in answers]).double().mean(dim=0)
         point = (mean + quantiles[:, QUANTILES.index(0.5)]) / 2
         of_range = (self.edges < queries.ahead.double().unsqueeze(-1)).sum(dim=-1)
         quantiles = (self.weights[of_range] @ quantiles.unsqueeze(-1)).squeeze(-1)
@@ -165,12 +141,11 @@ def export_forecaster(
     format: Format = "onnx",
     dtype: Dtype = "float64",
     data: SeriesBatch | None = None,
-    version: str = "",
 ) -> Exported:
     """Write a forecaster as one graph, with the times asked for as an input.
 
-    The file is run before it is written, on ``data`` or on made-up series of sizes that it was not
-    traced with.
+    The file is run before it is written, on ``data`` or on synthetic series of sizes that it was
+    not traced with.
 
     Parameters
     ----------
@@ -183,9 +158,7 @@ def export_forecaster(
     dtype : {"float32", "float64"}, default "float64"
         Of the input ``values``.
     data : SeriesBatch, optional
-        Series to check the file on; made-up ones if not given.
-    version : str, default ""
-        Version of roughformer, for ``NAME.json``.
+        Series to check the file on; synthetic ones if not given.
 
     Returns
     -------
@@ -197,16 +170,18 @@ def export_forecaster(
         If the file differs from the model by more than 1e-5 of a channel's spread; nothing is
         written.
     """
-    kind = checked(format, dtype)
+    kind = value_type(format, dtype)
     graph = ForecastGraph(predictor)
 
-    def gaps(run: Callable[[Arrays], Arrays], batch: SeriesBatch, extra: int) -> dict[str, float]:
+    def synthesize(n: int, longest: int, seed: int) -> SeriesBatch:
+        return _synthetic_series(predictor, n, longest, seed)
+
+    def compare(run: Run, batch: SeriesBatch, extra: int) -> dict[str, float]:
         return _differences(predictor, graph, run, batch, kind, extra)
 
-    example = _inputs(graph, _made_up(predictor, *_EXAMPLE[:2], seed=0), kind, 0, _EXAMPLE[3])
+    example = _inputs(graph, synthesize(*EXAMPLE, 0), kind, extra=0, n_times=4)
     config = predictor.networks[0].config
     about = {
-        "made_by": f"roughformer {version}".strip(),
         "task": "forecast",
         "channels": list(predictor.channels),
         "known_future": [predictor.channels[c] for c in config.known],
@@ -214,26 +189,11 @@ def export_forecaster(
         "horizon": predictor.horizon,
         "times": "seconds since 1970" if predictor.dated else "numbers, as in training",
         "quantiles": list(QUANTILES),
-        "inputs": {
-            name: {
-                "type": str(x.dtype),
-                "shape": [graph.dynamic[name].get(axis, size) for axis, size in enumerate(x.shape)],
-            }
-            for name, x in example.items()
-        },
-        "outputs": list(graph.outputs),
     }
-    if data is None:
-        tried = [
-            (_made_up(predictor, n, longest, seed), extra)
-            for seed, (n, longest, extra, _) in enumerate(_SIZES, start=1)
-        ]
-    else:
-        tried = [(data[i : i + _AT_ONCE], i % 3) for i in range(0, len(data), _AT_ONCE)]
-    return written(graph, example, about, Path(path), format, tried, gaps)
+    return export_graph(graph, example, about, Path(path), format, compare, synthesize, data)
 
 
-def _made_up(predictor: ForecastPredictor, n: int, longest: int, seed: int) -> SeriesBatch:
+def _synthetic_series(predictor: ForecastPredictor, n: int, longest: int, seed: int) -> SeriesBatch:
     """Ragged series of the size that the model was trained on, a third of the values missing."""
     rng = np.random.default_rng(seed)
     network = predictor.networks[0]
@@ -262,7 +222,7 @@ def _inputs(
     if batch.time_origin is not None:
         times += float(batch.time_origin.astype("datetime64[ns]").astype(np.int64)) / 1e9
     last = times[np.arange(len(batch)), batch.lengths - 1]
-    found = {
+    inputs = {
         "values": values.astype(kind),
         "times": times,
         "lengths": batch.lengths.astype(np.int64),
@@ -272,14 +232,14 @@ def _inputs(
         static = batch.static
         if static is None or static.shape[1] != graph.config.n_static:
             raise InputError(f"the series need {graph.config.n_static} static covariates")
-        found["static"] = np.array(static, dtype=np.float64)
-    return found
+        inputs["static"] = np.array(static, dtype=np.float64)
+    return inputs
 
 
 def _differences(
     predictor: ForecastPredictor,
     graph: ForecastGraph,
-    run: Callable[[Arrays], Arrays],
+    run: Run,
     batch: SeriesBatch,
     kind: np.dtype[Any],
     extra: int,
@@ -301,11 +261,11 @@ def _differences(
         "value": answers.point,
         "quantiles": np.stack([predictor.quantile(answers, p) for p in QUANTILES], axis=-1),
     }
-    found = run(inputs)
+    outputs = run(inputs)
     spread = predictor.networks[0].spread.numpy()[answers.channel[keep]]
     worst = {}
     for name, wanted_values in expected.items():
-        answer = found[name].reshape(wanted_values.shape)[keep]
+        answer = outputs[name].reshape(wanted_values.shape)[keep]
         gap = np.abs(answer - wanted_values[keep]).reshape(len(spread), -1) / spread[:, None]
         worst[name] = float(gap.max(initial=0.0)) if not np.isnan(gap).any() else np.inf
     return worst

@@ -51,8 +51,7 @@ from roughformer.inference.targets import ClassTargets, NumberTargets
 from roughformer.model.ensemble import SignatureEnsemble
 from roughformer.model.outputs import point_of
 from roughformer.series import SeriesBatch, UnobservedWarning
-from roughformer.tokens.spectrum import frequencies
-from roughformer.tokens.tempo import TempoEncoder
+from roughformer.tokens import TempoEncoder, frequencies
 from roughformer.util.checks import optional, whole_number
 
 __all__ = ["Explanation", "explain"]

@@ -18,9 +18,8 @@ from roughformer.model.committee import Committee
 from roughformer.model.inference import run_model
 from roughformer.model.outputs import OutputConfig, deviation_of, point_of
 from roughformer.series import SeriesBatch
-from roughformer.signatures.windows import Windows
-from roughformer.tokens import Tokenizer
-from roughformer.tokens.tempo import TempoEncoder
+from roughformer.signatures import Windows
+from roughformer.tokens import TempoEncoder, Tokenizer
 from roughformer.util.checkpoint import load_checkpoint, save_checkpoint
 
 __all__ = ["Predictor", "committee_of"]

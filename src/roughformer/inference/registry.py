@@ -20,9 +20,7 @@ from roughformer.model.committee import Committee
 from roughformer.model.ensemble import EnsembleConfig, SignatureEnsemble
 from roughformer.model.tempo import TempoConfig, TempoFormer
 from roughformer.series import SeriesBatch
-from roughformer.tokens import TokenConfig, Tokenizer
-from roughformer.tokens.cells import CellEncoder
-from roughformer.tokens.tempo import TempoEncoder
+from roughformer.tokens import CellEncoder, TempoEncoder, TokenConfig, Tokenizer
 
 __all__ = [
     "ModelSpec",

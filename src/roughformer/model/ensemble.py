@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from roughformer.model.outputs import OutputConfig
 from roughformer.model.trees import Forest, ForestShape
-from roughformer.signatures.functionals import FINE, Functionals
-from roughformer.tokens.intervals import IntervalQuantiles
+from roughformer.signatures import FINE, Functionals
+from roughformer.tokens import IntervalQuantiles
 
 __all__ = [
     "LINEAR_PARTS",
@@ -18,6 +18,7 @@ __all__ = [
     "KernelPart",
     "PathFeatures",
     "SignatureEnsemble",
+    "SummaryPart",
 ]
 
 LINEAR_PARTS = ("ppv", "poolings", "competition")
@@ -35,6 +36,7 @@ class EnsembleConfig(OutputConfig):
     n_features: int = Field(10_000, ge=8, description="About how many of their thresholds.")
     n_embedding: int = Field(64, ge=0, description="Length of the vectors of ``represent``.")
     parts: tuple[str, ...] = Field(description="Names of the parts that are blended.")
+    n_words: int = Field(0, ge=0, description="Length of the summary.")
     n_centres: int = Field(0, ge=0, description="Training series that the kernel keeps.")
     forests: dict[str, ForestShape] = Field({}, description="Sizes of those that are trees.")
 
@@ -113,6 +115,23 @@ class LinearPart(nn.Module):
         return features.double() @ self.weight.double().T + self.bias.double()
 
 
+class SummaryPart(LinearPart):
+    """A linear map of words that are cut to ``low`` ... ``high (F,)`` first."""
+
+    low: Tensor
+    high: Tensor
+
+    def __init__(self, n_features: int, n_outputs: int) -> None:
+        """All zero, to be loaded."""
+        super().__init__(n_features, n_outputs)
+        self.register_buffer("low", torch.zeros(n_features))
+        self.register_buffer("high", torch.zeros(n_features))
+
+    def forward(self, features: Tensor) -> Tensor:
+        """``(B, F)`` -> ``(B, n_outputs)``."""
+        return super().forward(torch.minimum(torch.maximum(features, self.low), self.high))
+
+
 class KernelPart(nn.Module):
     """A Gaussian kernel between components ``(B, E)`` and those of training series, weighted."""
 
@@ -148,6 +167,7 @@ class SignatureEnsemble(nn.Module):
     - ``kernel``: a Gaussian kernel on principal components of ``ppv``, for a regression;
     - ``intervals``: trees on quantiles over dyadic intervals (``tokens.intervals``);
     - ``summary``, ``boosting``: trees on words of the observations, durations and covariates;
+    - ``linear``: a linear map of the same, where most values are missing;
     - ``rhythm``: boosting on the rhythm of the channels alone, for rates.
 
     Logarithms of probabilities, or predictions of a regression, are added with weights.
@@ -175,6 +195,8 @@ class SignatureEnsemble(nn.Module):
         self.forests = nn.ModuleDict(
             {name: Forest(config.forests[name]) for name in config.parts if name in TREE_PARTS}
         )
+        if "linear" in config.parts:
+            self.linear["linear"] = SummaryPart(config.n_words, config.n_outputs)
         if "kernel" in config.parts:
             sizes = config.n_centres, config.n_embedding, config.n_outputs
             self.kernel = KernelPart(*sizes)
@@ -213,13 +235,13 @@ class SignatureEnsemble(nn.Module):
             "poolings": each_threshold.repeat(2),
             "competition": each.repeat(2),
         }
-        for name in self.linear:
+        for name, mask in masks.items():
             usual: Tensor = self.linear[name].usual  # type: ignore[assignment]
-            found[name] = torch.where(masks[name], usual, seen[name])
+            found[name] = torch.where(mask, usual, seen[name])
         return found
 
     def _answer(self, part: str, features: Tensor) -> Tensor:
-        if part in LINEAR_PARTS:
+        if part in self.linear:
             raw: Tensor = self.linear[part](features)
         elif part == "kernel":
             raw = self.kernel(self._components(features))

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from roughformer.model.blocks import Block
-from roughformer.tokens.memory import Memory, feature_count, remember
+from roughformer.tokens import Memory, memory_feature_count, remember
 from roughformer.util.groups import Group
 
 __all__ = ["QUANTILES", "Forecaster", "ForecasterConfig", "Moments", "Queries"]
@@ -134,7 +134,7 @@ class Forecaster(nn.Module):
         """Make a model with random weights; ``fit_scaling`` sets what depends on the data."""
         super().__init__()
         self.config = c = config
-        d, n_features = c.d_model, feature_count(c.n_scales)
+        d, n_features = c.d_model, memory_feature_count(c.n_scales)
         sizes = {"scales": c.n_scales, "periods": c.n_periods}
         sizes |= dict.fromkeys(("centre", "spread", "varies"), c.n_channels)
         sizes |= dict.fromkeys(("static_centre", "static_spread"), c.n_static)

@@ -17,10 +17,17 @@ from roughformer.model.scaling import Standardize, scale_of
 from roughformer.model.wide import Wide
 from roughformer.series import SeriesBatch
 from roughformer.signatures.torch_backend import inside_of, observed, padded_series
-from roughformer.tokens import TokenConfig, Tokenizer
-from roughformer.tokens.padded import PaddedTokens, encoded_static
-from roughformer.tokens.static import StaticColumn, StaticEncoder
-from roughformer.tokens.step import State, TokenStep, per_stream
+from roughformer.tokens import (
+    PaddedTokens,
+    State,
+    StaticColumn,
+    StaticEncoder,
+    TokenConfig,
+    Tokenizer,
+    TokenStep,
+    encoded_static,
+    per_stream,
+)
 
 __all__ = ["RFormer", "Step", "TokenTransformer", "why_no_step"]
 

@@ -50,12 +50,11 @@ class Forest(nn.Module):
     def forward(self, features: Tensor) -> Tensor:
         """``(B, n_outputs)``."""
         node = self.roots.long().unsqueeze(0).expand(features.shape[0], -1)
-        feature, left = self.feature.long(), self.left.long()
         for _ in range(self.shape.depth):
-            right = features.gather(1, feature[node]) > self.threshold[node]
+            right = features.gather(1, self.feature[node].long()) > self.threshold[node]
             # A leaf's threshold is infinite: it goes "left", to itself.
-            node = left[node] + right.to(node.dtype)
-        return self.values[self.leaf.long()[node]].sum(dim=1)
+            node = self.left[node].long() + right.to(node.dtype)
+        return self.values[self.leaf[node].long()].sum(dim=1)
 
     @classmethod
     def of(cls, trees: list[dict[str, Any]]) -> Self:

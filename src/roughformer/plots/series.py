@@ -21,7 +21,7 @@ from roughformer.plots.figure import (
     tidy,
 )
 from roughformer.series import SeriesBatch
-from roughformer.signatures.windows import Windows
+from roughformer.signatures import Windows
 
 _MOST_CHANNELS = 12
 _MOST_MARKS = 300  # beyond, the marks of single points would run into one band

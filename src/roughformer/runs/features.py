@@ -26,19 +26,19 @@ from roughformer.runs.data import (
     stamps,
     values_by_series,
 )
-from roughformer.series import SeriesBatch, UnobservedWarning
-from roughformer.series.dropping import keep_mask
-from roughformer.signatures.engine import multiview_signature
-from roughformer.signatures.lifts import (
+from roughformer.series import SeriesBatch, UnobservedWarning, keep_mask
+from roughformer.signatures import (
     Clock,
+    Cuts,
     Lag,
     Lift,
+    Windows,
     layout_of,
     memory_estimate,
+    multiview_signature,
     over_limit,
     readable,
 )
-from roughformer.signatures.windows import Cuts, Windows
 from roughformer.store import (
     TableColumns,
     entries_of,

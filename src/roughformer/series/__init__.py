@@ -1,6 +1,6 @@
-"""Ragged, timestamped, incomplete series: the one door through which data enter the package.
+"""Ragged, timestamped, incomplete series: ``SeriesBatch`` checks data once, where they enter.
 
-``SeriesBatch`` is what users meet; the other names read and check columns for the rest of us.
+The other names read and check columns, times and masks for the folders above.
 """
 
 from roughformer.series._arrays import (
@@ -14,6 +14,7 @@ from roughformer.series._arrays import (
     refuse_tables,
     to_seconds,
 )
+from roughformer.series._combine import check_fraction, keep_mask, series_keys
 from roughformer.series._table import (
     Read,
     column_numbers,
@@ -37,6 +38,7 @@ __all__ = [
     "SeriesBatch",
     "UnobservedWarning",
     "blocks",
+    "check_fraction",
     "check_mask",
     "column_numbers",
     "column_times",
@@ -44,9 +46,11 @@ __all__ = [
     "is_table",
     "is_tensor",
     "is_usual",
+    "keep_mask",
     "layout_of",
     "refuse_tables",
     "run_starts",
+    "series_keys",
     "sorting_order",
     "take_rows",
     "to_seconds",

@@ -6,11 +6,9 @@ deflated ``.npy``, which keeps dtype and shape; names and origin as JSON.
 """
 
 import base64
-import contextlib
 import io
 import json
 import os
-import secrets
 import zlib
 from collections.abc import Callable
 from typing import Any
@@ -22,6 +20,7 @@ import pyarrow.parquet as pq
 
 from roughformer.errors import InputError
 from roughformer.series._arrays import Extras, FloatTimes, Parts, blocks
+from roughformer.util.atomic import writing
 
 __all__ = ["read", "write"]
 
@@ -34,19 +33,9 @@ Path = str | os.PathLike[str]
 
 
 def write(path: Path, fields: dict[str, Any], times_of: Callable[[int, int], FloatTimes]) -> None:
-    """Write aside, flush to the disk, then move into place: never half a file under ``path``."""
-    schema = _schema(fields)
-    aside = f"{os.fspath(path)}.{secrets.token_hex(8)}.part"
-    try:
-        with open(aside, "xb") as file:
-            _write_rows(file, schema, fields, times_of)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(aside, path)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(aside)
-        raise
+    """Write the file whole or not at all."""
+    with writing(path) as aside, open(aside, "xb") as file:
+        _write_rows(file, _schema(fields), fields, times_of)
 
 
 def _write_rows(

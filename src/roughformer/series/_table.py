@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,9 +17,6 @@ import pyarrow.types as pt
 
 from roughformer.errors import InputError
 from roughformer.series._arrays import Extras, FloatTimes, Index, Parts, as_origin, to_seconds
-
-if TYPE_CHECKING:
-    from roughformer.series.batch import SeriesBatch
 
 
 @contextmanager
@@ -88,7 +85,7 @@ def told_apart(column: pa.ChunkedArray) -> bool:
 
 def run_starts(column: pa.ChunkedArray) -> Index:
     """Rows at which another entry begins than in the row before, and those at which chunks do."""
-    found, at = [np.zeros(0, dtype=np.int64)], 0
+    starts, at = [np.zeros(0, dtype=np.int64)], 0
     for chunk in column.chunks:
         if pt.is_dictionary(chunk.type):
             chunk = chunk.indices
@@ -99,19 +96,19 @@ def run_starts(column: pa.ChunkedArray) -> Index:
             changes = np.zeros(0, dtype=np.int64)
         else:
             changes = np.flatnonzero(pc.not_equal(chunk[1:], chunk[:-1]))
-        found += [np.full(min(len(chunk), 1), at), changes + (at + 1)]
+        starts += [np.full(min(len(chunk), 1), at), changes + (at + 1)]
         at += len(chunk)
-    return np.concatenate(found)
+    return np.concatenate(starts)
 
 
 def take_rows(column: pa.ChunkedArray, rows: Index) -> pa.ChunkedArray:
     """Entries of a few rows, which ascend; pyarrow would join all chunks into one first."""
-    found, at = [], 0
+    taken, at = [], 0
     for chunk in column.chunks:
         first, last = np.searchsorted(rows, (at, at + len(chunk)))
-        found.append(chunk.take(pa.array(rows[first:last] - at)))
+        taken.append(chunk.take(pa.array(rows[first:last] - at)))
         at += len(chunk)
-    return pa.chunked_array(found, column.type)
+    return pa.chunked_array(taken, column.type)
 
 
 def column_times(
@@ -756,7 +753,7 @@ def _refuse_twice(
 
 
 def to_table(
-    batch: "SeriesBatch",
+    batch: Any,
     form: str = "wide",
     series_id: str = "series_id",
     time: str = "time",
@@ -784,7 +781,10 @@ def to_table(
             for c, name in enumerate(batch.channels)
         }
     owner = series[points]
-    columns: dict[str, Any] = {series_id: ids[owner], time: _stamps(batch)[points]}
+    stamps = batch.times
+    if batch.time_origin is not None:
+        stamps = batch.time_origin + np.rint(stamps * 1e9).astype("timedelta64[ns]")
+    columns: dict[str, Any] = {series_id: ids[owner], time: stamps[points]}
     expected = 2 + len(measured)
     columns.update(measured)
     if batch.static is not None:
@@ -805,13 +805,3 @@ def to_table(
             f"{n_channels} channels and the static covariates; choose other column names"
         )
     return pa.table(columns)
-
-
-def _stamps(batch: "SeriesBatch") -> npt.NDArray[Any]:
-    """Times as stored, or the dates they came from."""
-    if batch.time_origin is None:
-        return batch.times
-    dates: npt.NDArray[Any] = batch.time_origin + np.rint(batch.times * 1e9).astype(
-        "timedelta64[ns]"
-    )
-    return dates

@@ -29,7 +29,7 @@ from roughformer.series._arrays import (
     parts_of_block,
     to_seconds,
 )
-from roughformer.series.dropping import keep_mask
+from roughformer.series._combine import keep_mask
 
 
 class Storage:

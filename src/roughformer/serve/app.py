@@ -105,6 +105,10 @@ def _page_routes() -> APIRouter:
     async def series() -> Response:
         return page("series.html")
 
+    @router.get("/ward")
+    async def ward() -> Response:
+        return page("ward.html")
+
     @router.get("/page/{name}")
     async def part(name: str) -> Response:
         return page(name)

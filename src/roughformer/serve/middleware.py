@@ -17,7 +17,7 @@ from roughformer.serve.worker import client_of_task
 __all__ = ["Middleware", "is_loopback"]
 
 _HEALTH = ("/healthz", "/readyz")
-_PUBLIC = (*_HEALTH, "/", "/series", "/docs", "/openapi.json")  # nothing of them is secret
+_PUBLIC = (*_HEALTH, "/", "/series", "/ward", "/docs", "/openapi.json")  # nothing of them is secret
 _ALWAYS = (*_HEALTH, "/metrics")  # answered also while stopping
 _WORK = ("/v1/predict", "/v1/forecast", "/push")
 _HTTP, _WEBSOCKET = "http.response", "websocket.http.response"

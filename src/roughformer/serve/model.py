@@ -18,8 +18,7 @@ from roughformer.inference import ClassTargets, ForecastPredictor, Predictor, ex
 from roughformer.series import SeriesBatch, UnobservedWarning
 from roughformer.serve.config import Limits
 from roughformer.serve.errors import APIError, invalid
-from roughformer.stream.answers import answers_of
-from roughformer.stream.sliding import static_names
+from roughformer.stream import answers_of, static_names
 from roughformer.tokens import Tokenizer
 from roughformer.util.checkpoint import load_checkpoint
 

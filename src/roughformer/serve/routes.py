@@ -38,6 +38,7 @@ __all__ = ["json_response", "routes"]
 
 T = TypeVar("T")
 _JSON = ("application/json", "application/x-www-form-urlencoded")  # curl -d says the second
+_MAX_LISTED = 1000  # streams
 _STEPS_AHEAD = 20  # by default, up to the horizon
 _METRICS = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -367,6 +368,12 @@ def _add_stream_routes(router: APIRouter) -> None:
         name = secrets.token_hex(8) if body.get("id") is None else check_name(body["id"])
         static = parse_static(body.get("static"), service.model.static_names)
         return json_response(await ask(request, lambda s: s.open(name, static)), 201)
+
+    @router.get(streams, tags=tags)
+    async def overview(request: Request) -> Response:
+        """The open streams with their last predictions and alarms, the alarming ones first."""
+        listed = await ask(request, lambda s: (s.overview(_MAX_LISTED), len(s.entries)))
+        return json_response({"streams": listed[0], "count": listed[1]})
 
     @router.get(streams + "/{name}", tags=tags)
     async def state(request: Request, name: str) -> Response:

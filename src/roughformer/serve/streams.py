@@ -16,8 +16,7 @@ from roughformer.serve.errors import APIError, invalid
 from roughformer.serve.json_bodies import Observations
 from roughformer.serve.model import ServedModel
 from roughformer.serve.snapshotter import pack, unpack
-from roughformer.stream import StreamBatch
-from roughformer.stream.answers import Events
+from roughformer.stream import Events, StreamBatch
 
 __all__ = ["AlarmTracker", "PushResult", "Streams"]
 
@@ -38,12 +37,15 @@ class WindowRule(NamedTuple):
 
 @dataclass
 class StreamEntry:
-    """An open stream. ``used``: when it was last asked for; ``changed``: since its snapshot."""
+    """An open stream. ``used``: when it was last asked for; ``changed``: since its snapshot;
+    ``event``: its last window.
+    """
 
     name: str
     slot: int
     used: float
     changed: bool = True
+    event: dict[str, Any] | None = None
 
 
 @dataclass
@@ -160,6 +162,25 @@ class Streams:
             "alarms": self.alarms.state(slot[0]),
         }
 
+    def overview(self, most: int) -> list[dict[str, Any]]:
+        """The last prediction and the alarms of ``most`` streams, the alarming ones first."""
+        entries = list(self.entries.values())
+        slots = np.array([entry.slot for entry in entries], dtype=np.int64)
+        last, count = self.batch.last_time(slots), self.batch.count(slots)
+        streams: list[dict[str, Any]] = [
+            {
+                "id": entry.name,
+                "last_time": _finite(last[k]),
+                "accepted": int(count[k]),
+                "alarms": self.alarms.state(entry.slot),
+                "time": None if entry.event is None else entry.event["time"],
+                "prediction": None if entry.event is None else entry.event["prediction"],
+            }
+            for k, entry in enumerate(entries)
+        ]
+        calm = {s["id"]: not any(a["active"] for a in s["alarms"]) for s in streams}
+        return sorted(streams, key=lambda s: (calm[s["id"]], s["id"]))[:most]
+
     def expire(self, seconds: float, keep: Sequence[str]) -> list[str]:
         """Close streams that nobody has used for so long, except those to ``keep``."""
         for name in keep:
@@ -216,10 +237,15 @@ class Streams:
             results[k].dropped = results[k].rows - (results[k].accepted - before[k])
             if len(own) == 1:
                 results[k].last_time = _finite(self.batch.last_time(own)[0])
-        messages = self.alarms.update(events, self.names)
-        for k, message in zip(owner[events.slot].tolist(), messages, strict=True):
+        for k, message in zip(owner[events.slot].tolist(), self._messages(events), strict=True):
             results[k].events.append(message)
         return results
+
+    def _messages(self, events: Events) -> list[dict[str, Any]]:
+        messages = self.alarms.update(events, self.names)
+        for message in messages:
+            self.entries[message["id"]].event = message
+        return messages
 
     def advance(self, name: str, moment: float) -> PushResult:
         """Let time pass in a stream: no observation up to ``moment`` will come any more."""
@@ -233,7 +259,7 @@ class Streams:
         entry.changed = True
         state = self.state(name)
         return PushResult(
-            self.alarms.update(events, self.names),
+            self._messages(events),
             last_time=state["last_time"],
             accepted=state["accepted"],
         )

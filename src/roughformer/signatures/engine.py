@@ -8,8 +8,15 @@ import numpy as np
 import numpy.typing as npt
 
 from roughformer.errors import InputError
-from roughformer.series import SeriesBatch, blocks, check_mask, is_tensor
-from roughformer.series.dropping import check_fraction, keep_mask, series_keys
+from roughformer.series import (
+    SeriesBatch,
+    blocks,
+    check_fraction,
+    check_mask,
+    is_tensor,
+    keep_mask,
+    series_keys,
+)
 from roughformer.signatures import library
 from roughformer.signatures.library import check_out, clock_words, log_table, new_result
 from roughformer.signatures.lifts import (

@@ -13,9 +13,15 @@ from roughformer.store.dataset import (
     open_source,
     schema_of_file,
 )
-from roughformer.store.shards import MANIFEST, Manifest
 from roughformer.store.storage import Place
-from roughformer.store.stored import StoredSeries, encode_in_worker, encode_inputs, encode_worker
+from roughformer.store.stored import (
+    MANIFEST,
+    Manifest,
+    StoredSeries,
+    encode_in_worker,
+    encode_inputs,
+    encode_worker,
+)
 
 __all__ = [
     "MANIFEST",

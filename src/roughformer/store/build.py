@@ -3,11 +3,10 @@
 import json
 import re
 import shutil
-import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from itertools import pairwise
@@ -34,15 +33,23 @@ from roughformer.store.dataset import (
 )
 from roughformer.store.dataset import spans as spans_of
 from roughformer.store.ingest import (
+    MOST_BUCKETS,
     BufferPool,
     MixedIds,
+    ShuffledPiece,
+    ShuffleUnit,
+    ShuffleWork,
+    ascending_rows,
     check_rest,
+    finished_piece,
     interleaved_series,
-    pieces_of,
+    numbers_of,
+    read_bucket,
     read_groups,
     whole_series,
 )
-from roughformer.store.shards import (
+from roughformer.store.storage import Place, retrying
+from roughformer.store.stored import (
     MANIFEST,
     Manifest,
     Rows,
@@ -57,18 +64,9 @@ from roughformer.store.shards import (
     to_table,
     write_shard,
 )
-from roughformer.store.shuffle import (
-    MOST_BUCKETS,
-    Piece,
-    PieceUnit,
-    ShuffleWork,
-    finished_piece,
-    numbers_of,
-    read_bucket,
-)
-from roughformer.store.storage import Place, retrying
 from roughformer.store.workers import Engine, run_units
 from roughformer.tokens import TokenConfig, Tokenizer
+from roughformer.util.atomic import locked
 
 MARKER, SHUFFLED = "building.json", "shuffled"
 _OURS = re.compile(rf"(shard-\d+\.parquet|{MANIFEST}|{MARKER})(\.[0-9a-f]+\.part)?|{SHUFFLED}")
@@ -123,10 +121,10 @@ def check_lock(store: Place, key: str) -> None:
     its build, on a cluster, must not write into another one's.
     """
     try:
-        found = json.loads((store / MARKER).read())["key"]
+        holder = json.loads((store / MARKER).read())["key"]
     except FileNotFoundError:
-        found = None
-    if found != key:
+        holder = None
+    if holder != key:
         raise InputError(f"{store} is no longer made by the build that this unit is of")
 
 
@@ -158,24 +156,13 @@ def _refuse_others(store: Place) -> None:
 @contextmanager
 def _locked(store: Place) -> Iterator[None]:
     """One build at a time, on a disk; the lock goes with the process."""
-    if not store.local or sys.platform == "win32":
+    with ExitStack() as stack:
+        try:
+            if store.local:
+                stack.enter_context(locked(store.path, wait=False))
+        except BlockingIOError:
+            raise InputError(f"another process is making {store}; wait for it, or end it") from None
         yield
-        return
-    import fcntl
-    import os
-
-    handle = os.open(store.path, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(handle)
-        raise InputError(f"another process is making {store}; wait for it, or end it") from None
-    except OSError:  # a file system without locks
-        pass
-    try:
-        yield
-    finally:
-        os.close(handle)
 
 
 # One unit of work: the series of a unit -> their tokens -> a shard. No torch is needed for it.
@@ -260,7 +247,7 @@ class ShardWork:
 
     def __call__(self, unit: Unit) -> Made:
         """Read, make tokens, write."""
-        where = unit.groups[0].place if isinstance(unit, RangeUnit) else unit.pieces[0]
+        place = unit.groups[0].place if isinstance(unit, RangeUnit) else unit.pieces[0]
 
         def attempt() -> Made:
             try:
@@ -269,16 +256,16 @@ class ShardWork:
                 return self._make(unit, True)
 
         try:
-            return retrying(attempt, where)
+            return retrying(attempt, place)
         except MixedIds:
             raise InputError(
-                f"the footer of {where} is wrong about the ids in its row groups; write it again"
+                f"the footer of {place} is wrong about the ids in its row groups; write it again"
             ) from None
         except InputError as error:
-            if isinstance(unit, BucketUnit) or str(where) in str(error):
+            if isinstance(unit, BucketUnit) or str(place) in str(error):
                 raise
             last = unit.groups[-1].place
-            files = f"{where}" if last == where else f"{where} ... {last}"
+            files = f"{place}" if last == place else f"{place} ... {last}"
             raise InputError(f"{error} (in {files}; rows count from somewhere within)") from None
 
     def _make(self, unit: Unit, sort: bool) -> Made:
@@ -335,7 +322,9 @@ def _batches(unit: Unit, recipe: Recipe, buffers: BufferPool, sort: bool) -> Ite
     else:
         check_rest(unit.groups, columns.series_id, recipe.schema, unit.until)
     tables = read_groups(unit.groups, columns.needed, recipe.schema, whole=sort)
-    pieces = pieces_of(tables, columns.series_id, after=unit.after, until=unit.until, sort=sort)
+    pieces = ascending_rows(
+        tables, columns.series_id, after=unit.after, until=unit.until, sort=sort
+    )
     if columns.wide_alone:
         yield from interleaved_series(pieces, columns, recipe.origin, most, buffers)
     else:
@@ -369,11 +358,11 @@ def _limits(batch: SeriesBatch, tokenizer: Tokenizer, memory: int) -> list[int]:
 def _tokens(batch: SeriesBatch, tokenizer: Tokenizer, drop: float, seed: int) -> Tokens:
     # Points to drop are chosen by id, so that they do not depend on how the data are cut.
     numbers = numbers_of(batch.ids) if drop and batch.ids is not None else None
-    found = tokenizer.arrays(batch, drop=drop, seed=seed, series=numbers, threads=1)
-    tokens, times = found["tokens"], found["times"]
+    inputs = tokenizer.arrays(batch, drop=drop, seed=seed, series=numbers, threads=1)
+    tokens, times = inputs["tokens"], inputs["times"]
     n, most = times.shape
-    mask = found.get("mask")
-    spectrum = found.get("spectrum")
+    mask = inputs.get("mask")
+    spectrum = inputs.get("spectrum")
     if mask is None:
         flat = tokens.reshape(n * most, -1)
         return Tokens(flat, times.reshape(-1), np.arange(n + 1) * most, spectrum)
@@ -459,7 +448,7 @@ def _some(
     in batches does not matter.
     """
     for sort in (False, True):
-        found: list[SeriesBatch] = []
+        parts: list[SeriesBatch] = []
         left = series, points
         try:
             for _, batch in batches_of(unit, recipe, buffers, sort):
@@ -467,10 +456,10 @@ def _some(
                 some = batch[: min(left[0], int(np.searchsorted(before, left[1])))]
                 left = left[0] - len(some), left[1] - some.n_points
                 if len(some):
-                    found.append(SeriesBatch.concatenate([some]))  # not a view of all of it
+                    parts.append(SeriesBatch.concatenate([some]))  # not a view of all of it
                 if min(left) <= 0:
                     break
-            return found
+            return parts
         except MixedIds:
             continue
     raise InputError("the ids of the rows do not lie within what the footers say; write the files "
@@ -599,13 +588,13 @@ class _Run:
         self._check_room(fitted.bytes_per_point * self.source.rows)
         work = ShardWork(self.store, self.key, self.recipe, fitted.tokenizer, fitted.columns)
         begin()
-        found = {
+        finished = {
             number: finished_shard(
                 self.store / shard_name(number), self.key, number, verify=self.verify
             )
             for number in (unit.number for unit in units)
         }
-        kept = {number: shard for number, shard in found.items() if shard is not None}
+        kept = {number: shard for number, shard in finished.items() if shard is not None}
         left = [unit for unit in units if unit.number not in kept]
         made: list[Made] = self._run("tokens", left, work, sum(unit.rows for unit in units))
         shards = {**kept, **{m.unit: m.shard for m in made}}
@@ -635,7 +624,7 @@ class _Run:
         each = sum(group.bytes for group in self.source.groups) / self.source.rows
         return max(1, int(min(self.sizes.rows / each, self.sizes.shard / fitted.bytes_per_point)))
 
-    def _shuffle(self) -> list[Piece]:
+    def _shuffle(self) -> list[ShuffledPiece]:
         groups = self.source.groups
         size = sum(group.bytes for group in groups)
         self._check_room(size)
@@ -647,7 +636,7 @@ class _Run:
         )
         target = max(1, int(self.sizes.piece / (size / self.source.rows)))
         cut = spans_of([group.rows for group in groups], target, [True] * len(groups))
-        units = [PieceUnit(k, groups[first:last]) for k, (first, last) in enumerate(cut)]
+        units = [ShuffleUnit(k, groups[first:last]) for k, (first, last) in enumerate(cut)]
         own = {work.place(unit.number).name for unit in units}
         for info in directory.listing():
             if directory.at(info).name not in own:  # of another build, or half of a piece
@@ -658,7 +647,7 @@ class _Run:
             if (piece := finished_piece(work.place(unit.number), self.key, unit.number)) is not None
         }
         left = [unit for unit in units if unit.number not in kept]
-        made: list[Piece] = self._run("shuffle", left, work, self.source.rows)
+        made: list[ShuffledPiece] = self._run("shuffle", left, work, self.source.rows)
         whole = kept | {unit.number: piece for unit, piece in zip(left, made, strict=True)}
         return [whole[unit.number] for unit in units]
 
@@ -668,7 +657,7 @@ class _Run:
 
         def tell(result: Any) -> None:
             nonlocal done
-            done += sum(result.rows) if isinstance(result, Piece) else result.rows
+            done += sum(result.rows) if isinstance(result, ShuffledPiece) else result.rows
             for name, seconds in result.seconds.items():
                 self.seconds[name] = self.seconds.get(name, 0.0) + seconds
             self.progress(stage, done, rows)

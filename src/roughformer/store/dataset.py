@@ -20,11 +20,11 @@ import pyarrow as pa
 import pyarrow.fs as fs
 import pyarrow.parquet as pq
 import pyarrow.types as pt
+from fsspec.implementations.arrow import ArrowFSWrapper
 
 from roughformer.errors import InputError
 from roughformer.series import SeriesBatch
-from roughformer.store.shards import DataFile
-from roughformer.store.storage import Place, retrying, walk
+from roughformer.store.storage import DataFile, Place, is_hidden, retrying, walk
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,8 @@ class TableColumns:
 
     def plain(self) -> dict[str, Any]:
         """As JSON has it."""
-        found = asdict(self)
-        return {name: list(v) if isinstance(v, tuple) else v for name, v in found.items()}
+        fields = asdict(self)
+        return {name: list(v) if isinstance(v, tuple) else v for name, v in fields.items()}
 
     def check(self, schema: pa.Schema) -> None:
         """``InputError`` where a column cannot be what it is said to be; says so before hours of
@@ -146,27 +146,27 @@ class _Footer:
 
 def find_files(data: Sequence[Any]) -> list[Place]:
     """The Parquet files of paths and URIs, each a file, a directory or a pattern with * and **."""
-    found: list[Place] = []
+    files: list[Place] = []
     for item in data:
         place = Place.of(item)
         if _WILD.search(place.path):
-            some = _matching(place)
-            if not some:
+            matches = _matching(place)
+            if not matches:
                 raise InputError(f"no file matches {place}; check the pattern")
-            found += some
+            files += matches
         elif place.info().type == fs.FileType.Directory:
-            some = [place.at(info) for info in walk(place) if info.path.endswith(_SUFFIXES)]
-            if not some:
+            matches = [place.at(info) for info in walk(place) if info.path.endswith(_SUFFIXES)]
+            if not matches:
                 raise InputError(f"the directory {place} holds no .parquet file")
-            found += some
+            files += matches
         else:
-            found.append(place)
-    unique = {str(place): place for place in found}
-    if len(unique) < len(found):
-        names = [str(place) for place in found]
+            files.append(place)
+    unique = {str(place): place for place in files}
+    if len(unique) < len(files):
+        names = [str(place) for place in files]
         twice = next(name for name in names if names.count(name) > 1)
         raise InputError(f"{twice} is named twice; name each file once")
-    return found
+    return files
 
 
 def open_source(files: Sequence[Place], columns: Sequence[str], series_id: str) -> Source:
@@ -179,11 +179,11 @@ def open_source(files: Sequence[Place], columns: Sequence[str], series_id: str) 
     groups = [group for footer in footers for group in _groups(footer, columns, series_id, keys)]
     if not groups:
         raise InputError(f"there are no rows in {footers[0].place}; nothing can be made of it")
-    told = [
+    described = [
         footer.file.model_copy(update={"keys": {name: footer.keys[name] for name in keys}})
         for footer in footers
     ]
-    return Source(schema, tuple(told), tuple(groups))
+    return Source(schema, tuple(described), tuple(groups))
 
 
 def schema_of_file(place: Place) -> pa.Schema:
@@ -193,13 +193,13 @@ def schema_of_file(place: Place) -> pa.Schema:
 
 def keys_of(place: Place) -> dict[str, str]:
     """What the directories of a path tell: ``patient=17/a.parquet`` -> {"patient": "17"}."""
-    found = (_KEY.fullmatch(part) for part in place.path.split("/")[:-1])
-    return {unquote(key[1]): unquote(key[2]) for key in found if key is not None}
+    matches = (_KEY.fullmatch(part) for part in place.path.split("/")[:-1])
+    return {unquote(key[1]): unquote(key[2]) for key in matches if key is not None}
 
 
 def entries_of(files: Sequence[Place], column: str) -> list[str]:
     """The different texts of a column, in order of appearance: reads that column of all files."""
-    found: dict[str, None] = {}
+    texts: dict[str, None] = {}
     for place in files:
         with place.open() as stream:
             metadata = pq.read_metadata(stream)
@@ -210,20 +210,21 @@ def entries_of(files: Sequence[Place], column: str) -> list[str]:
                         f"{place} has no column {column!r}; its columns are "
                         f"{', '.join(map(repr, names))}"
                     )
-                found[keys_of(place)[column]] = None
+                texts[keys_of(place)[column]] = None
                 continue
             file = pq.ParquetFile(stream, metadata=metadata, read_dictionary=[column])
             for number in range(file.num_row_groups):
                 entries = file.read_row_group(number, [column], use_threads=False).column(0)
-                found |= dict.fromkeys(str(e) for e in entries.unique().to_pylist())
-    return list(found)
+                texts |= dict.fromkeys(str(e) for e in entries.unique().to_pylist())
+    return list(texts)
 
 
 def _footer(place: Place) -> _Footer:
     try:
         return retrying(lambda: _read_footer(place), place)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise InputError(f"{place} is damaged or no Parquet file: {_line(error)}") from None
+        line = " ".join(str(error).split())
+        raise InputError(f"{place} is damaged or no Parquet file: {line}") from None
 
 
 def _read_footer(place: Place) -> _Footer:
@@ -297,12 +298,8 @@ def _common_schema(
 
 def _alike(one: pa.DataType, other: pa.DataType) -> bool:
     """Whether values of both kinds may stand in one column: the same, numbers, or texts."""
-
-    def plain(kind: pa.DataType) -> pa.DataType:
-        return kind.value_type if pa.types.is_dictionary(kind) else kind
-
-    kinds = [plain(one), plain(other)]
-    texts = [pa.types.is_string(k) or pa.types.is_large_string(k) for k in kinds]
+    kinds = [_decoded(one), _decoded(other)]
+    texts = [pt.is_string(kind) or pt.is_large_string(kind) for kind in kinds]
     return kinds[0] == kinds[1] or all(texts)
 
 
@@ -312,9 +309,9 @@ def _groups(
     metadata = footer.metadata
     paths = {metadata.schema.column(i).path: i for i in range(metadata.num_columns)}
     wanted = [paths[name] for name in columns if name not in keys]
-    told = {name: int(footer.keys[name]) if pa.types.is_integer(kind) else footer.keys[name]
+    path_keys = {name: int(footer.keys[name]) if pt.is_integer(kind) else footer.keys[name]
             for name, kind in keys.items()}  # fmt: skip
-    found = []
+    groups = []
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
         if group.num_rows == 0:
@@ -322,9 +319,9 @@ def _groups(
         size = sum(group.column(i).total_uncompressed_size for i in wanted)
         # Dictionaries and runs take little room in the file, but are spelled out in memory.
         size = max(size, 8 * group.num_rows * len(columns))
-        one = Group(footer.place, number, group.num_rows, size, keys=tuple(told.items()))
-        if series_id in told:
-            found.append(replace(one, low=told[series_id], high=told[series_id]))
+        one = Group(footer.place, number, group.num_rows, size, keys=tuple(path_keys.items()))
+        if series_id in path_keys:
+            groups.append(replace(one, low=path_keys[series_id], high=path_keys[series_id]))
             continue
         statistics = group.column(paths[series_id]).statistics
         if statistics is not None and statistics.has_null_count and statistics.null_count:
@@ -334,31 +331,20 @@ def _groups(
             )
         if statistics is not None and statistics.has_min_max:
             one = replace(one, low=statistics.min, high=statistics.max)
-        found.append(one)
-    return found
+        groups.append(one)
+    return groups
 
 
 def _matching(place: Place) -> list[Place]:
-    """Files that match a pattern: ``*`` and ``?`` within a name, ``**/`` any directories."""
-    fixed, parts = [], place.path.split("/")
-    while not _WILD.search(parts[0]):
-        fixed.append(parts.pop(0))
-    tokens = re.split(r"(\*\*/|\*\*|\*|\?|\[[^\]]+\])", "/".join(parts))
-    known = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-    pattern = "".join(
-        known.get(t, t if t.startswith("[") and len(t) > 1 else re.escape(t)) for t in tokens
-    )
-    base = replace(place, path="/".join(fixed) or "/")
-    inside = len(base.path.rstrip("/")) + 1
+    """Files that match a pattern, by path."""
+    fixed = _WILD.split(place.path)[0].rpartition("/")[0]
+    system = ArrowFSWrapper(place.system)
+    matches = retrying(lambda: system.glob(place.path, detail=True), place)
     return [
-        base.at(info)
-        for info in walk(base)
-        if re.fullmatch(pattern, info.path[inside:]) is not None
+        replace(place, path=path)
+        for path, info in sorted(matches.items())
+        if info["type"] == "file" and not is_hidden(path[len(fixed) :])
     ]
-
-
-def _line(error: BaseException) -> str:
-    return " ".join(str(error).split())
 
 
 # Units of work, cut by what the footers say: unit k makes shard k.
@@ -409,34 +395,34 @@ def spans(rows: Sequence[int], target: int, may_cut: Sequence[bool]) -> list[tup
     """Cut things of so many rows into spans ``[first, last)`` of at most ``target`` rows, where
     possible; ``may_cut[i]``: a span may begin at i.
     """
-    found, first, size = [], 0, 0
+    parts, first, size = [], 0, 0
     for i, count in enumerate(rows):
         if i > first and may_cut[i] and size + count > target:
-            found.append((first, i))
+            parts.append((first, i))
             first, size = i, 0
         size += count
-    return [*found, (first, len(rows))] if rows else []
+    return [*parts, (first, len(rows))] if rows else []
 
 
 def range_units(groups: Sequence[Group], target: int) -> list[RangeUnit]:
     """Units of about ``target`` rows of row groups in the order of their ids."""
     # A row group that only goes on with the series before it begins nothing.
     begins = [True] + [b.high > a.high for a, b in pairwise(groups)]
-    found: list[RangeUnit] = []
+    units: list[RangeUnit] = []
     for first, last in spans([group.rows for group in groups], target, begins):
         until, end = groups[last - 1].high, last
         while end < len(groups) and groups[end].low <= until:
             end += 1
         own = sum(group.rows for group in groups[first:last])
         after = groups[first - 1].high if first else None
-        found.append(RangeUnit(len(found), tuple(groups[first:end]), own, after, until))
-    return found
+        units.append(RangeUnit(len(units), tuple(groups[first:end]), own, after, until))
+    return units
 
 
 def bucket_units(pieces: Sequence[Place], rows: Sequence[int], target: int) -> list[BucketUnit]:
     """Units of about ``target`` rows; ``rows``: of each bucket. Empty ones at the end are none."""
-    found = [
+    units = [
         BucketUnit(0, tuple(pieces), sum(rows[first:last]), first, last)
         for first, last in spans(rows, target, [True] * len(rows))
     ]
-    return [replace(u, number=k) for k, u in enumerate(u for u in found if u.rows)]
+    return [replace(u, number=k) for k, u in enumerate(u for u in units if u.rows)]

@@ -1,13 +1,20 @@
 """Read row groups of Parquet files as batches of whole series, in bounded memory.
 
-Ids ascend from row group to row group (``plan``), so a series is whole when the next id begins.
+Ids ascend from row group to row group (``by_id``), so a series is whole when the next id begins.
 Rows are looked at in slices; only where ids are mixed within a row group, all of it is taken at
-once and sorted.
+once and sorted. Series that are spread over row groups are shuffled first: see below.
 """
 
 import ctypes
+import hashlib
+import json
+import struct
 import sys
+import time
+import zlib
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,7 +37,7 @@ from roughformer.series import (
 )
 from roughformer.signatures.library import Lay, load
 from roughformer.store.dataset import Group, TableColumns
-from roughformer.store.storage import Place
+from roughformer.store.storage import Place, retrying
 
 
 def runs_of(column: pa.ChunkedArray) -> npt.NDArray[np.int64]:
@@ -106,7 +113,7 @@ class MixedIds(Exception):
     """Ids do not ascend within a row group; take it as a whole."""
 
 
-class Piece(NamedTuple):
+class AscendingRows(NamedTuple):
     """Rows in which ids ascend: runs of rows with the same id begin at ``starts (R,)``."""
 
     table: pa.Table
@@ -123,22 +130,22 @@ def read_groups(
         place, end = groups[at].place, at + 1
         while not whole and end < len(groups) and groups[end].place == place:
             end += 1
-        told = dict(groups[at].keys)
-        stored = [name for name in columns if name not in told]
+        path_keys = dict(groups[at].keys)
+        stored = [name for name in columns if name not in path_keys]
         numbers = [group.number for group in groups[at:end]]
         try:
             file = _open_file(place, columns[0])
             if whole:
-                found = iter([file.read_row_groups(numbers, stored, use_threads=False)])
+                tables = iter([file.read_row_groups(numbers, stored, use_threads=False)])
             else:
                 width = max(group.bytes / group.rows for group in groups[at:end])
                 batches = file.iter_batches(
                     max(int(_SLICE / width), _LEAST_ROWS),
                     row_groups=numbers, columns=stored, use_threads=False,
                 )  # fmt: skip
-                found = (pa.Table.from_batches([batch]) for batch in batches)
-            for table in found:
-                yield _in_kind(_with_told(table, told).select(columns), schema)
+                tables = (pa.Table.from_batches([batch]) for batch in batches)
+            for table in tables:
+                yield _in_kind(_with_path_keys(table, path_keys).select(columns), schema)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
             # Of a file that is elsewhere, this may be the connection.
             if isinstance(error, OSError) and not place.local:
@@ -148,14 +155,14 @@ def read_groups(
         at = end
 
 
-def pieces_of(
+def ascending_rows(
     tables: Iterator[pa.Table],
     series_id: str,
     *,
     after: Any = None,
     until: Any = None,
     sort: bool = False,
-) -> Iterator[Piece]:
+) -> Iterator[AscendingRows]:
     """Tables whose ids ascend, and what they have of the series with ``after`` < id <= ``until``.
     Nothing is read beyond those: see ``check_rest``.
 
@@ -172,7 +179,7 @@ def pieces_of(
             newest = ids[end - 1]
             rows = np.append(starts, len(table))
             table = table.slice(rows[first], rows[end] - rows[first])
-            yield Piece(table, ids[first:end], starts[first:end] - rows[first])
+            yield AscendingRows(table, ids[first:end], starts[first:end] - rows[first])
         if end < len(ids):  # what comes is beyond, too
             return
 
@@ -186,7 +193,7 @@ def _beyond(ids: Any, bound: Any) -> int:
 
 def check_rest(groups: Sequence[Group], series_id: str, schema: pa.Schema, until: Any) -> None:
     """``MixedIds`` unless ids ascend in the row groups that go on beyond ``until``: if they do not,
-    more rows of the series before may come after what ``pieces_of`` reads.
+    more rows of the series before may come after what ``ascending_rows`` reads.
     """
     own = pa.schema([schema.field(series_id)])
     for group in groups:
@@ -195,7 +202,7 @@ def check_rest(groups: Sequence[Group], series_id: str, schema: pa.Schema, until
                 _by_id(table, series_id, sort=False)
 
 
-def whole_series(pieces: Iterator[Piece], memory: int) -> Iterator[pa.Table]:
+def whole_series(pieces: Iterator[AscendingRows], memory: int) -> Iterator[pa.Table]:
     """``pieces`` in order of their ids -> tables of whole series. No more than ``memory`` bytes may
     be held for one series.
     """
@@ -255,9 +262,9 @@ def _open_file(place: Place, series_id: str) -> pq.ParquetFile:
     )
 
 
-def _with_told(table: pa.Table, told: dict[str, Any]) -> pa.Table:
+def _with_path_keys(table: pa.Table, path_keys: dict[str, Any]) -> pa.Table:
     """With the columns that the path tells: whole numbers, or codes of one text."""
-    for name, value in told.items():
+    for name, value in path_keys.items():
         column = pa.array(np.full(len(table), 0 if isinstance(value, str) else value))
         if isinstance(value, str):
             column = pa.DictionaryArray.from_arrays(column.cast(pa.int32()), [value])
@@ -304,7 +311,7 @@ class Seen(NamedTuple):
 
 
 def interleaved_series(
-    pieces: Iterator[Piece],
+    pieces: Iterator[AscendingRows],
     columns: TableColumns,
     origin: np.datetime64 | None,
     memory: int,
@@ -456,3 +463,199 @@ def _interleave_in_numpy(
     falls = int(np.count_nonzero(~(times[1:] > times[:-1])))
     missing, infinite = bool(np.isnan(values_out).any()), bool(np.isinf(values_out).any())
     return Seen(falls, missing, infinite, not np.isfinite(times).all())
+
+
+Hashes = npt.NDArray[np.uint64]
+
+
+def hash_ids(ids: npt.NDArray[Any]) -> Hashes:
+    """``(n,)`` whole numbers or texts -> 64 bits each: splitmix64, or BLAKE2b of UTF-8."""
+    if ids.dtype.kind in "iu":
+        return _splitmix64(ids.astype(np.uint64))
+    raw = (hashlib.blake2b(text.encode(), digest_size=8).digest() for text in ids.tolist())
+    return np.frombuffer(b"".join(raw), "<u8").astype(np.uint64)
+
+
+def numbers_of(ids: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """Numbers below 2^32 that stand for series where points are dropped at random."""
+    return (hash_ids(ids) >> np.uint64(32)).astype(np.int64)
+
+
+def buckets_of(column: pa.ChunkedArray, count: int) -> npt.NDArray[np.uint16]:
+    """The bucket, 0 ... count - 1, of each row by its id; at most 2^16 of them."""
+    parts = [np.zeros(0, np.uint16)]
+    for chunk in column.chunks:
+        if pa.types.is_integer(chunk.type):
+            parts.append(_bucket(hash_ids(chunk.to_numpy()), count))
+        else:
+            coded = chunk if pa.types.is_dictionary(chunk.type) else chunk.dictionary_encode()
+            entries = np.array(coded.dictionary.to_pylist(), dtype=str)
+            parts.append(_bucket(hash_ids(entries), count)[coded.indices.to_numpy()])
+    return np.concatenate(parts)
+
+
+def _bucket(hashes: Hashes, count: int) -> npt.NDArray[np.uint16]:
+    high = hashes >> np.uint64(32)
+    return ((high * np.uint64(count)) >> np.uint64(32)).astype(np.uint16)
+
+
+def _splitmix64(x: Hashes) -> Hashes:
+    """splitmix64: a bijection of 64-bit words whose output bits look independent."""
+    with np.errstate(over="ignore"):
+        x = x + np.uint64(0x9E3779B97F4A7C15)
+        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return x ^ (x >> np.uint64(31))
+
+
+# Rows by bucket: the one thing that is ever moved, where series are spread over row groups.
+
+MOST_BUCKETS = 1 << 16
+_ENTRY = struct.Struct("<QQI")  # of the index: first byte, bytes, CRC-32
+_FOOTER = struct.Struct("<III8s")  # buckets, bytes of the JSON, CRC-32 of index and JSON, magic
+_MAGIC = b"rfpiece1"
+
+
+@dataclass(frozen=True)
+class ShuffleUnit:
+    """Row groups whose rows make one piece."""
+
+    number: int
+    groups: tuple[Group, ...]
+
+    @property
+    def rows(self) -> int:
+        """Of all of them."""
+        return sum(group.rows for group in self.groups)
+
+
+@dataclass(frozen=True)
+class ShuffledPiece:
+    """A finished piece: the rows of each bucket, and the time it took."""
+
+    place: Place
+    rows: tuple[int, ...]
+    seconds: dict[str, float]
+
+
+@dataclass(frozen=True)
+class ShuffleWork:
+    """A unit -> a piece in ``directory``; picklable."""
+
+    directory: Place
+    key: str
+    columns: tuple[str, ...]  # the id first
+    schema: pa.Schema
+    n_buckets: int
+
+    def place(self, number: int) -> Place:
+        """Where a piece is put."""
+        # The key in it: what an earlier build left running cannot write into this one.
+        return self.directory / f"piece-{self.key[:16]}-{number:05d}.arrow"
+
+    def __call__(self, unit: ShuffleUnit) -> ShuffledPiece:
+        """Read, sort by bucket, write."""
+        start = time.perf_counter()
+        tables = read_groups(unit.groups, self.columns, self.schema)
+        read = retrying(lambda: list(tables), unit.groups[0].place)
+        table = pa.concat_tables([_spelled_out(part, self.schema) for part in read])
+        between = time.perf_counter()
+        ids = table.column(self.columns[0])
+        if ids.null_count:
+            raise InputError(
+                f"column {self.columns[0]!r} must name the series of each row, got "
+                f"{ids.null_count} rows without it; drop them"
+            )
+        bucket = buckets_of(ids, self.n_buckets)
+        order = np.argsort(bucket, kind="stable")
+        rows = np.bincount(bucket, minlength=self.n_buckets)
+        table = table.take(pa.array(order)).combine_chunks()
+        head = {"key": self.key, "unit": unit.number, "rows": rows.tolist()}
+        place = self.place(unit.number)
+
+        def write(stream: Any) -> None:
+            index, position = [], 0
+            for first, count in zip(np.cumsum(rows) - rows, rows, strict=True):
+                part = _encode(table.slice(int(first), int(count)))
+                index.append(_ENTRY.pack(position, len(part), zlib.crc32(part)))
+                position += len(part)
+                stream.write(part)
+            end = json.dumps(head).encode()
+            checksum = zlib.crc32(b"".join(index) + end)
+            footer = _FOOTER.pack(self.n_buckets, len(end), checksum, _MAGIC)
+            stream.write(b"".join([*index, end, footer]))
+
+        place.put(write)
+        end = time.perf_counter()
+        return ShuffledPiece(
+            place, tuple(rows.tolist()), {"read": between - start, "shuffle": end - between}
+        )
+
+
+def finished_piece(place: Place, key: str, number: int) -> ShuffledPiece | None:
+    """The piece at ``place``, read in full; None if it is damaged or none of this build."""
+    try:
+        data = place.read()
+        n_buckets, size, checksum, magic = _FOOTER.unpack(data[-_FOOTER.size :])
+        begin = len(data) - _FOOTER.size - size - n_buckets * _ENTRY.size
+        tail = data[begin : -_FOOTER.size] if begin >= 0 else b""
+        if magic != _MAGIC or zlib.crc32(tail) != checksum:
+            return None
+        head = json.loads(tail[len(tail) - size :])
+        if (head["key"], head["unit"]) != (key, number):
+            return None
+        for first, count, expected in _ENTRY.iter_unpack(tail[: len(tail) - size]):
+            if zlib.crc32(data[first : first + count]) != expected:
+                return None
+        return ShuffledPiece(place, tuple(head["rows"]), {})
+    except (FileNotFoundError, KeyError, TypeError, ValueError, struct.error):
+        return None
+
+
+def read_bucket(pieces: Sequence[Place], number: int) -> pa.Table:
+    """All rows of a bucket, in the order of the pieces."""
+
+    def read(place: Place) -> pa.Table:
+        with place.system.open_input_file(place.path) as file:
+            size = file.size()
+            n_buckets, head, _, magic = _FOOTER.unpack(
+                file.read_at(_FOOTER.size, max(size - _FOOTER.size, 0))
+            )
+            back = _FOOTER.size + head + (n_buckets - number) * _ENTRY.size
+            if magic != _MAGIC or back > size:
+                raise ValueError
+            first, count, checksum = _ENTRY.unpack(file.read_at(_ENTRY.size, size - back))
+            if first + count > size:
+                raise ValueError
+            part = file.read_at(count, first)
+        if zlib.crc32(part) != checksum:
+            raise ValueError
+        return pa.ipc.open_stream(part).read_all()
+
+    def checked(place: Place) -> pa.Table:
+        try:
+            return read(place)
+        except (ValueError, struct.error):  # ArrowInvalid is a ValueError
+            raise InputError(
+                f"{place} is damaged, its checksum does not match; run the command again, which "
+                "makes it anew"
+            ) from None
+
+    return pa.concat_tables([retrying(partial(checked, place), place) for place in pieces])
+
+
+def _encode(table: pa.Table) -> memoryview:
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression="lz4")
+    with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
+        writer.write_table(table)
+    return memoryview(sink.getvalue())
+
+
+def _spelled_out(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Without dictionaries, of which an Arrow file has but one."""
+    plain = [
+        pa.field(f.name, f.type.value_type if pa.types.is_dictionary(f.type) else f.type)
+        for f in schema
+    ]
+    return table.cast(pa.schema(plain))

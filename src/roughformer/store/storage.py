@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.fs as fs
+from pydantic import BaseModel
 
 from roughformer.errors import InputError
 from roughformer.util.atomic import make_directories, writing
@@ -38,15 +39,15 @@ class Place:
     scheme: str = ""  # empty: a path of this machine
 
     @classmethod
-    def of(cls, where: "str | os.PathLike[str] | Place") -> "Place":
+    def of(cls, location: "str | os.PathLike[str] | Place") -> "Place":
         """A path or URI."""
-        if isinstance(where, Place):
-            return where
-        text = os.fspath(where)
-        found = _SCHEME.match(text)
-        if found is None:
+        if isinstance(location, Place):
+            return location
+        text = os.fspath(location)
+        match = _SCHEME.match(text)
+        if match is None:
             return cls(fs.LocalFileSystem(), os.path.abspath(text))
-        scheme = found[1].lower()
+        scheme = match[1].lower()
         system, path = _system(text, scheme)
         if isinstance(system, fs.LocalFileSystem):
             return cls(system, os.path.abspath(path))
@@ -72,10 +73,10 @@ class Place:
 
     def info(self) -> fs.FileInfo:
         """Kind, size and time of change; ``FileNotFoundError`` if nothing is there."""
-        found = retrying(lambda: self.system.get_file_info(self.path), self)
-        if found.type == fs.FileType.NotFound:
+        info = retrying(lambda: self.system.get_file_info(self.path), self)
+        if info.type == fs.FileType.NotFound:
             raise FileNotFoundError(2, "there is no such file; check the path", str(self))
-        return found
+        return info
 
     def open(self) -> pa.NativeFile:
         """To read it."""
@@ -103,8 +104,8 @@ class Place:
     def listing(self, recursive: bool = False) -> list[fs.FileInfo]:
         """What is in this directory, by path; nothing if it does not exist."""
         selector = fs.FileSelector(self.path, recursive=recursive, allow_not_found=True)
-        found = retrying(lambda: self.system.get_file_info(selector), self)
-        return sorted(found, key=lambda info: info.path)
+        entries = retrying(lambda: self.system.get_file_info(selector), self)
+        return sorted(entries, key=lambda info: info.path)
 
     def at(self, info: fs.FileInfo) -> "Place":
         """The place of an entry of a ``listing``."""
@@ -167,6 +168,16 @@ class Place:
         retrying(upload, self)
 
 
+class DataFile(BaseModel, frozen=True, extra="forbid"):
+    """A file that a store was made of; a change of it changes ``modified`` or the rest."""
+
+    path: str
+    size: int
+    modified: int  # nanoseconds since 1970
+    fingerprint: str  # of the Parquet footer
+    keys: dict[str, str] = {}  # columns that its path tells: name -> text
+
+
 _mapping = False
 
 
@@ -210,7 +221,7 @@ def _system(uri: str, scheme: str) -> tuple[fs.FileSystem, str]:
     try:
         import fsspec
 
-        found, path = fsspec.core.url_to_fs(uri)
+        remote, path = fsspec.core.url_to_fs(uri)
     except ImportError as error:
         raise InputError(
             f"cannot reach a place of the kind {scheme}:// ({problem}); install the fsspec package "
@@ -218,12 +229,16 @@ def _system(uri: str, scheme: str) -> tuple[fs.FileSystem, str]:
         ) from None
     except ValueError as error:
         raise InputError(f"no file system is known for {scheme}://: {error}") from None
-    return fs.PyFileSystem(fs.FSSpecHandler(found)), path
+    return fs.PyFileSystem(fs.FSSpecHandler(remote)), path
 
 
 def walk(place: Place) -> Iterator[fs.FileInfo]:
     """Files below a directory, by path; hidden ones and those that begin with _ are no data."""
     for info in place.listing(recursive=True):
-        below = info.path[len(place.path) :].strip("/").split("/")
-        if info.type == fs.FileType.File and not any(part[:1] in "._" for part in below):
+        if info.type == fs.FileType.File and not is_hidden(info.path[len(place.path) :]):
             yield info
+
+
+def is_hidden(path: str) -> bool:
+    """Whether a part of a relative path begins with . or _"""
+    return any(part[:1] in "._" for part in path.strip("/").split("/"))

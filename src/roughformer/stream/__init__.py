@@ -1,9 +1,12 @@
-"""Live streams: observations come one at a time, predictions are those of the offline model."""
+"""Live streams: observations arrive one at a time, predictions equal those of the offline model.
 
-from roughformer.stream.answers import Answers, Events
-from roughformer.stream.batch import StreamBatch
+``Stream`` is one stream, ``StreamBatch`` many of one model; ``ForecastStream`` forecasts.
+"""
+
+from roughformer.stream.engines import static_names
 from roughformer.stream.forecast import Forecast, ForecastStream
-from roughformer.stream.single import Stream, StreamEvent
+from roughformer.stream.messages import Answers, Events, answers_of
+from roughformer.stream.stream import Stream, StreamBatch, StreamEvent
 
 __all__ = [
     "Answers",
@@ -13,4 +16,6 @@ __all__ = [
     "Stream",
     "StreamBatch",
     "StreamEvent",
+    "answers_of",
+    "static_names",
 ]

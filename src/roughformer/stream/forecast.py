@@ -15,8 +15,8 @@ import numpy.typing as npt
 from roughformer.errors import InputError
 from roughformer.inference import ForecastPredictor
 from roughformer.series import SeriesBatch
-from roughformer.stream.arrivals import Unordered, arrivals_of, numbers_of
-from roughformer.stream.snapshot import read_snapshot, write_snapshot
+from roughformer.stream.messages import Unordered, check_rows, numbers_of
+from roughformer.stream.state import read_snapshot, write_snapshot
 from roughformer.util.checks import real_number
 
 __all__ = ["Forecast", "ForecastStream"]
@@ -50,11 +50,11 @@ class Forecast:
 
     def plain(self) -> dict[str, Any]:
         """Convert to JSON; what cannot be predicted is None."""
-        found: dict[str, Any] = {"time": self.time, "at": self.at.tolist()}
+        plain: dict[str, Any] = {"time": self.time, "at": self.at.tolist()}
         for name in ("value", "lower", "upper"):
             rows = getattr(self, name).tolist()
-            found[name] = [[None if x != x else x for x in row] for row in rows]
-        return found
+            plain[name] = [[None if x != x else x for x in row] for row in rows]
+        return plain
 
 
 class ForecastStream:
@@ -170,7 +170,7 @@ class ForecastStream:
         if rows.ndim < 2 and rows.size == times.size * width:
             rows = rows.reshape(times.size, width)
         # All rows are checked before the first one counts.
-        new = arrivals_of(
+        new = check_rows(
             np.zeros(len(times), dtype=np.int64), times, rows, np.array([self._last]), width,
             self._unordered,
         )  # fmt: skip
@@ -338,12 +338,12 @@ class ForecastStream:
 
 
 def _predictor_of(model: Any) -> ForecastPredictor:
-    found = getattr(model, "predictor_", model)
-    if isinstance(found, str | os.PathLike):
-        return ForecastPredictor.load(found)
-    if not isinstance(found, ForecastPredictor):
+    predictor = getattr(model, "predictor_", model)
+    if isinstance(predictor, str | os.PathLike):
+        return ForecastPredictor.load(predictor)
+    if not isinstance(predictor, ForecastPredictor):
         raise InputError(
             f"a fitted RFormerForecaster is needed, or the directory of a saved one, got "
             f"{type(model).__name__}"
         )
-    return found
+    return predictor

@@ -1,12 +1,19 @@
-"""The state of many streams: named arrays with one row for each stream."""
+"""What streams remember: named arrays with a row for each stream, and snapshots of them."""
 
+import hashlib
+import json
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import safetensors
+import safetensors.numpy
 
-__all__ = ["State"]
+from roughformer.errors import CheckpointError
+from roughformer.inference import Predictor
+
+__all__ = ["State", "model_key", "read_snapshot", "write_snapshot"]
 
 Array = npt.NDArray[Any]
 Ints = npt.NDArray[np.int64]
@@ -61,3 +68,58 @@ class State:
     def bytes_each(self) -> int:
         """Memory of one stream."""
         return sum(array[:1].nbytes for array in self.arrays.values()) if self.n else 0
+
+
+_MARK, _VERSION = b"roughformer stream", 4
+_SEAL = 32  # bytes of SHA-256
+
+
+def model_key(predictor: Predictor, more: Any) -> str:
+    """A hash of everything that a stream's state depends on: encoder, model and weights."""
+    sum_ = hashlib.sha256()
+    config = {
+        "encoder": predictor.encoder.model_dump(mode="json"),
+        "model": predictor.outputs.model_dump(mode="json"),
+        "more": more,
+    }
+    sum_.update(json.dumps(config, sort_keys=True).encode())
+    for name, tensor in sorted(predictor.model.state_dict().items()):
+        sum_.update(name.encode())
+        sum_.update(np.ascontiguousarray(tensor.cpu().numpy()).tobytes())
+    return sum_.hexdigest()
+
+
+def write_snapshot(key: str, rows: dict[str, npt.NDArray[Any]]) -> bytes:
+    """A mark, a seal (SHA-256 of the rest), the model's key and the arrays (safetensors)."""
+    plain = {name: np.ascontiguousarray(a) for name, a in rows.items()}
+    # One entry: the order of several is not the same every time.
+    about = json.dumps({"model": key, "version": _VERSION}, sort_keys=True)
+    body = safetensors.numpy.save(plain, {"stream": about})
+    return _MARK + hashlib.sha256(body).digest() + body
+
+
+def read_snapshot(key: str, blob: bytes) -> dict[str, npt.NDArray[Any]]:
+    """The arrays, or ``CheckpointError``: damaged, no snapshot, or of another model."""
+    if not isinstance(blob, bytes | bytearray | memoryview):
+        raise CheckpointError(f"a snapshot is bytes, got {type(blob).__name__}")
+    blob = bytes(blob)
+    if not blob.startswith(_MARK):
+        raise CheckpointError("these bytes are no snapshot of a stream")
+    seal = blob[len(_MARK) : len(_MARK) + _SEAL]
+    body = blob[len(_MARK) + _SEAL :]
+    if hashlib.sha256(body).digest() != seal:
+        raise CheckpointError("the snapshot is damaged: its checksum does not match")
+    try:
+        size = int.from_bytes(body[:8], "little")
+        about = json.loads(json.loads(body[8 : 8 + size])["__metadata__"]["stream"])
+        rows: dict[str, npt.NDArray[Any]] = safetensors.numpy.load(body)
+    except (KeyError, ValueError, safetensors.SafetensorError) as error:
+        raise CheckpointError(f"the snapshot cannot be read: {error}") from None
+    if about.get("version") != _VERSION:
+        raise CheckpointError("the snapshot is of another version of roughformer")
+    if about.get("model") != key:
+        raise CheckpointError(
+            "the snapshot is of another model, or of streams with other options; restore it with "
+            "the model that it was taken with"
+        )
+    return rows

@@ -10,17 +10,18 @@ from pydantic import BaseModel, ConfigDict
 from torch import Tensor
 
 from roughformer.series import SeriesBatch
-from roughformer.signatures.engine import pad
-from roughformer.signatures.functionals import padded_cells, path_cells
+from roughformer.signatures import Windows, pad, padded_cells, path_cells
 from roughformer.signatures.torch_backend import Observed, number, observed
-from roughformer.signatures.windows import Windows
-from roughformer.tokens.padded import PaddedInputs, encoded_static
+from roughformer.tokens.observations import ValueRange
 from roughformer.tokens.rhythm import FREQUENCIES, RHYTHM, rhythm
-from roughformer.tokens.static import StaticEncoder
 from roughformer.tokens.summary import CONTRASTS, SUMMARY, contrasts, summaries
-from roughformer.tokens.thinning import thinned
-from roughformer.tokens.tokenizer import check_series
-from roughformer.tokens.value_range import ValueRange
+from roughformer.tokens.tokenizer import (
+    PaddedInputs,
+    StaticEncoder,
+    check_series,
+    encoded_static,
+    thinned,
+)
 
 __all__ = ["CellEncoder"]
 
@@ -161,6 +162,12 @@ class CellEncoder(BaseModel):
         views = [padded_cells(data, self.n_cells, span) for span in self.spans]
         cells = _by_kind(views)
         return self._inputs(cells, self._table(data, known), self._rhythm(cells)), None
+
+    def sparse(self, summary: Tensor) -> bool:
+        """Whether channels usually have a value in less than half of the samples."""
+        each = summary[:, : len(self.channels) * len(SUMMARY) : len(SUMMARY)].expm1()
+        samples = summary[:, len(self.channels) * len(SUMMARY) + 1].exp()
+        return bool((2 * each.round() < samples.round().unsqueeze(1)).double().mean() > 0.5)
 
     def _summary(self, batch: SeriesBatch) -> Tensor:
         """``(B, S)``, a block of series at a time; NaN = not known."""

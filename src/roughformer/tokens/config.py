@@ -8,8 +8,7 @@ import numpy as np
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from roughformer.errors import InputError
-from roughformer.signatures.lifts import View
-from roughformer.signatures.windows import Windows
+from roughformer.signatures import View, Windows
 from roughformer.util.groups import FrozenDict, Group
 
 __all__ = ["SpectrumConfig", "TokenConfig", "WindowRule", "plain_windows"]

@@ -60,12 +60,13 @@ class IntervalQuantiles:
 @dataclass(frozen=True)
 class _Level:
     """Intervals of one length but for rounding, in one table: places ``(I, n)`` of their values,
-    with ``pad`` True behind the shorter ones; where in it, sorted, quantiles are read ``(Q,)``,
-    between which two values, and of which interval; ``second``: relative to its mean.
+    with ``pad`` True behind the shorter ones, if there are any; where in it, sorted, quantiles are
+    read ``(Q,)``, between which two values, and of which interval; ``second``: relative to its
+    mean.
     """
 
     places: Tensor
-    pad: Tensor
+    pad: Tensor | None
     low: Tensor
     high: Tensor
     share: Tensor
@@ -74,14 +75,18 @@ class _Level:
 
     def __call__(self, x: Tensor) -> Tensor:
         """``x (B, C, N)`` -> ``(B, C · Q)``."""
-        places, pad, low, high, share, interval, second = (
+        places, low, high, share, interval, second = (
             part.to(x.device)
-            for part in (self.places, self.pad, self.low, self.high, self.share, self.interval,
-                         self.second)
-        )  # fmt: skip
+            for part in (self.places, self.low, self.high, self.share, self.interval, self.second)
+        )
         values = x[..., places]
-        mean = torch.where(pad, 0.0, values).sum(dim=-1) / (~pad).sum(dim=-1)
-        ordered = torch.where(pad, torch.inf, values).sort(dim=-1).values.flatten(-2)
+        if self.pad is None:
+            mean = values.mean(dim=-1)
+        else:
+            pad = self.pad.to(x.device)
+            mean = torch.where(pad, 0.0, values).sum(dim=-1) / (~pad).sum(dim=-1)
+            values = torch.where(pad, torch.inf, values)
+        ordered = values.sort(dim=-1).values.flatten(-2)
         chosen = ordered[..., low] * (1 - share) + ordered[..., high] * share
         return (chosen - second * mean[..., interval]).flatten(1)
 
@@ -105,16 +110,17 @@ def _level(size: int, level: int, share: int) -> _Level:
     low = np.floor(rank).astype(np.int64)
     high = np.minimum(low + 1, lengths[interval] - 1)
     second = np.concatenate([np.arange(len(r)) % 2 for r in ranks])
+    pad = torch.from_numpy(column >= lengths[:, None])
+    places = torch.from_numpy(np.minimum(begins[:, None] + column, size - 1))
     parts = (
-        np.minimum(begins[:, None] + column, size - 1),
-        column >= lengths[:, None],
         interval * longest + low,
         interval * longest + high,
         rank - low,
         interval,
         second.astype(np.float64),
     )
-    return _Level(*(torch.from_numpy(part) for part in parts))
+    of_quantiles = (torch.from_numpy(part) for part in parts)
+    return _Level(places, pad if pad.any() else None, *of_quantiles)
 
 
 def _ranks(n: int, share: int) -> npt.NDArray[np.float64]:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-__all__ = ["Memory", "feature_count", "remember"]
+__all__ = ["Memory", "memory_feature_count", "remember"]
 
 _RAW = 6  # nearest observations that are features themselves
 _SHRINK = 0.05  # of slopes, in squared time scales: two observations at one time have none
@@ -52,7 +52,7 @@ class Memory(NamedTuple):
     ages: Tensor
 
 
-def feature_count(n_scales: int) -> int:
+def memory_feature_count(n_scales: int) -> int:
     """Number of features of a channel."""
     return 9 + 2 * (_RAW - 1) + 4 * n_scales
 

@@ -36,7 +36,8 @@ def rhythm(levels: Tensor, increments: Tensor) -> Tensor:
     nearly as high as the highest; *correlation* is that height. Flatness is the entropy of the
     spectrum, 1 for white noise. A path that does not vary has no rhythm: all words are 0.
     """
-    return torch.cat([_words(levels), _words(increments.abs())], dim=-1)
+    both = _words(torch.cat([levels, increments.abs()], dim=1))
+    return torch.cat(both.chunk(2, dim=1), dim=-1)
 
 
 def _words(x: Tensor) -> Tensor:

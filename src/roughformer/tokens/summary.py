@@ -71,9 +71,10 @@ def summaries(data: Observed, centre: Tensor, scale: Tensor, unit: float) -> Ten
     ]
     last = (n.long() - 1).clamp(min=0).unsqueeze(1)
     ordered = torch.where(real, x, torch.inf).sort(dim=1).values
-    quantiles = [_at(ordered, number(q, x) * (some - 1)) for q in _QUANTILES]
+    shares = torch.tensor(_QUANTILES, dtype=x.dtype, device=x.device)
+    quantiles = _at(ordered, shares.unsqueeze(1) * (some - 1).unsqueeze(1)).unbind(dim=1)
     fast = torch.where(between, rate, torch.inf).sort(dim=1).values
-    median = _at(fast, number(0.5, x) * (steps - 1).clamp(min=0))
+    median = _at(fast, 0.5 * (steps - 1).clamp(min=0).unsqueeze(1))[:, 0]
     words = [
         n.log1p(), mean, sd, ordered[:, 0], ordered.gather(1, last)[:, 0], x[:, 0],
         x.gather(1, last)[:, 0], *quantiles, d.pow(3).sum(dim=1) / some, slope,
@@ -102,10 +103,10 @@ def _sum(x: Tensor, real: Tensor) -> Tensor:
 
 
 def _at(ordered: Tensor, rank: Tensor) -> Tensor:
-    """``ordered (B, L, C)`` at ranks ``(B, C)``, between its rows."""
+    """``ordered (B, L, C)`` at ranks ``(B, Q, C)``, between its rows."""
     low = rank.floor()
     share = rank - low
-    at = low.long().unsqueeze(1)
-    below = ordered.gather(1, at)[:, 0]
-    above = ordered.gather(1, (at + 1).clamp(max=ordered.shape[1] - 1))[:, 0]
+    at = low.long()
+    below = ordered.gather(1, at)
+    above = ordered.gather(1, (at + 1).clamp(max=ordered.shape[1] - 1))
     return torch.where(share > 0, below * (1 - share) + above * share, below)

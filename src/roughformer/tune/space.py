@@ -15,7 +15,7 @@ import numpy as np
 
 from roughformer.errors import InputError
 from roughformer.series import SeriesBatch
-from roughformer.signatures.words import word_count
+from roughformer.signatures import word_count
 
 Check = Callable[[str, Any], Any]  # (name, value) -> the value as the estimator takes it, or raises
 _WORDS = {"low", "high", "log", "step"}

@@ -26,6 +26,7 @@ if sys.platform != "win32":
 __all__ = [
     "directory_lock",
     "holding",
+    "locked",
     "make_directories",
     "read_directory",
     "replace_directory",
@@ -89,7 +90,7 @@ def replace_directory(
     target = os.path.realpath(path)
     parent = os.path.dirname(target)
     make_directories(parent)
-    with _locked(parent):
+    with locked(parent):
         _clean_up(target)
         if os.path.lexists(target):
             may_replace(target)
@@ -231,15 +232,21 @@ def make_directories(path: str) -> None:
 
 
 @contextlib.contextmanager
-def _locked(directory: str) -> Iterator[None]:
-    """Hold the one lock of ``directory``; it goes with the process, so none is left behind."""
+def locked(directory: str, wait: bool = True) -> Iterator[None]:
+    """Hold the one lock of ``directory``; it goes with the process, so none is left behind.
+    ``wait=False``: ``BlockingIOError`` if another process has it.
+    """
     if sys.platform == "win32":
         yield
         return
     handle = os.open(directory, _READ)
     try:
-        with contextlib.suppress(OSError):  # a file system without locks
-            fcntl.flock(handle, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            raise
+        except OSError:  # a file system without locks
+            pass
         yield
     finally:
         # A process forked meanwhile has the handle too, so closing ours would not release it.

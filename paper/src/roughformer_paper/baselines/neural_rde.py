@@ -28,7 +28,7 @@ from roughformer import (
     multiview_signature,
 )
 from roughformer.series import SeriesBatch
-from roughformer.signatures.words import lyndon_count, lyndon_words
+from roughformer.signatures import lyndon_count, lyndon_words
 from roughformer_paper.baselines.cde_solver import Solver
 from roughformer_paper.baselines.control import TIME_RANGE, ControlEncoder
 from roughformer_paper.baselines.controlled import Controlled, ControlledConfig

@@ -7,8 +7,8 @@ import numpy as np
 
 from roughformer import multiview_signature, signature
 from roughformer.series import SeriesBatch
+from roughformer.signatures import word_count
 from roughformer.signatures.algebra import inverse, multiply
-from roughformer.signatures.words import word_count
 from roughformer_paper.reproduce.experiment import Job, Page, Row, Table
 from roughformer_paper.reproduce.theory_common import Array, Part, deviation, random_paths, verdict
 from roughformer_paper.reproduce.theory_invariance import random_clock

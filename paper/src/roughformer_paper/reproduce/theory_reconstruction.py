@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from roughformer import multiview_signature
 from roughformer.series import SeriesBatch
-from roughformer.signatures.words import all_words, word_count
+from roughformer.signatures import all_words, word_count
 from roughformer_paper.reproduce.experiment import Job, Page, Row, Table
 from roughformer_paper.reproduce.theory_common import (
     Array,

@@ -11,7 +11,7 @@ import numpy as np
 
 from roughformer import signature
 from roughformer.series import SeriesBatch
-from roughformer.signatures.words import word_count
+from roughformer.signatures import word_count
 from roughformer_paper.reproduce.experiment import Job, Page, Row, Table
 from roughformer_paper.reproduce.theory_common import (
     Array,

@@ -56,13 +56,16 @@ function askForToken() {
   dialog.showModal();
 }
 
-/** As the address has it. A stream is watched at once; a recording waits for the button. */
+/** As the address has it. A stream is watched at once; a recording plays by itself where the
+ * address says nothing and motion is welcome, else it waits for the button. */
 function goToPlace() {
+  const fresh = location.hash === "" && !matchMedia("(prefers-reduced-motion: reduce)").matches;
   readPlace();
   showDropped();
   choose();
   const named = byId("stream-id").value !== "" && byId("stream-id").checkValidity();
   if (byId("source").value === WATCH && named) watch();
+  else if (fresh && !byId("play").disabled && page.model.stream?.available !== false) play();
 }
 
 function showDropped() {

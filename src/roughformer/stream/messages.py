@@ -1,14 +1,27 @@
-"""What arrives: observations of many streams in one call, checked before anything changes."""
+"""What goes into streams and what comes out: rows, checked before anything changes, and answers."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+import torch
+from torch import Tensor
 
 from roughformer.errors import InputError
+from roughformer.inference import ClassTargets, NumberTargets, Predictor
 
-__all__ = ["Arrivals", "Unordered", "arrivals_of", "numbers_of", "slots_of"]
+__all__ = [
+    "Answers",
+    "Events",
+    "InputRows",
+    "Unordered",
+    "answers_of",
+    "check_rows",
+    "no_events",
+    "numbers_of",
+    "slots_of",
+]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -25,7 +38,7 @@ class _RowError(InputError):
 
 
 @dataclass(frozen=True)
-class Arrivals:
+class InputRows:
     """Rows in the order of their streams, each stream's in the order of time.
 
     ``slots (g,)`` are the streams, ``offsets (g + 1,)`` where their rows begin; ``times (m,)``,
@@ -59,9 +72,9 @@ def slots_of(slots: Any, n: int) -> Ints:
     return array
 
 
-def arrivals_of(
+def check_rows(
     slots: Any, times: Any, values: Any, last: Floats, n_channels: int, unordered: Unordered
-) -> Arrivals:
+) -> InputRows:
     """Check the rows of a push. ``last (n,)``: time of each stream's last row, NaN if it has none.
 
     Times of a stream increase. A row that does not come after the one before it is refused, or with
@@ -99,8 +112,8 @@ def arrivals_of(
                 f"of stream {slot}; send rows in order of time, or choose unordered='drop'",
             )
         which, when, what = which[~late], when[~late], what[~late]
-    found, first_row = np.unique(which, return_index=True)
-    return Arrivals(found, np.append(first_row, len(which)), when, what, int(late.sum()))
+    streams, first_row = np.unique(which, return_index=True)
+    return InputRows(streams, np.append(first_row, len(which)), when, what, int(late.sum()))
 
 
 def numbers_of(x: Any, name: str) -> Floats:
@@ -142,3 +155,129 @@ def _late(slots: Ints, times: Floats, last: Floats) -> npt.NDArray[np.bool_]:
     newest = np.maximum.accumulate(key) - group * size
     previous = np.where(begin, floor[group], np.append(0, newest[:-1]))
     return np.asarray(own <= previous)
+
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Predictions, one row for each: of classes or of numbers.
+
+    Attributes
+    ----------
+    classes : ndarray (K,) or None
+        Class labels.
+    probabilities : ndarray (e, K) or None
+        Calibrated probabilities of the classes.
+    point : ndarray (e, m) or None
+        Predicted numbers.
+    deviation : ndarray (e, m) or None
+        Their standard deviations, if the model has them.
+    quantiles : ndarray (e, m, q) or None
+        Their quantiles, if the model has them.
+    flat : bool
+        Whether ``plain`` writes the only target as a number instead of a list.
+    """
+
+    classes: Array | None = None
+    probabilities: Floats | None = None
+    point: Floats | None = None
+    deviation: Floats | None = None
+    quantiles: Floats | None = None
+    flat: bool = True
+
+    @property
+    def labels(self) -> Array:
+        """Most probable classes ``(e,)``."""
+        assert self.classes is not None
+        assert self.probabilities is not None
+        return np.asarray(self.classes[self.probabilities.argmax(axis=1)])
+
+    def __len__(self) -> int:
+        """Number of predictions."""
+        rows = self.probabilities if self.probabilities is not None else self.point
+        assert rows is not None
+        return len(rows)
+
+    def __getitem__(self, which: Any) -> "Answers":
+        """Select rows by a slice, a mask or numbers."""
+        kept = {
+            name: part[which]
+            for name in ("probabilities", "point", "deviation", "quantiles")
+            if (part := getattr(self, name)) is not None
+        }
+        return replace(self, **kept)
+
+    def plain(self) -> list[dict[str, Any]]:
+        """Convert to JSON, a dict for each: ``{"label", "probabilities"}`` or ``{"point", ...}``.
+
+        Probabilities are by label. One target is a number, several are a list.
+        """
+        if self.probabilities is not None:
+            assert self.classes is not None
+            names = [str(c) for c in self.classes.tolist()]
+            return [
+                {
+                    "label": label,
+                    "probabilities": dict(zip(names, map(float, row), strict=True)),
+                }
+                for label, row in zip(self.labels.tolist(), self.probabilities, strict=True)
+            ]
+        entries: list[dict[str, Any]] = []
+        for i in range(len(self)):
+            entry = {}
+            for name in ("point", "deviation", "quantiles"):
+                part = getattr(self, name)
+                if part is not None:
+                    entry[name] = part[i, 0].tolist() if self.flat else part[i].tolist()
+            entries.append(entry)
+        return entries
+
+
+@dataclass(frozen=True)
+class Events:
+    """Windows that ended; those of one stream are in order.
+
+    Attributes
+    ----------
+    slot : ndarray (e,)
+        Streams that they belong to.
+    time : ndarray (e,)
+        When they ended.
+    window : ndarray (e,)
+        Their numbers within their stream, from 0.
+    answers : Answers
+        Predictions at their ends.
+    dropped : int
+        Number of rows that came too late.
+    """
+
+    slot: npt.NDArray[np.int64]
+    time: Floats
+    window: npt.NDArray[np.int64]
+    answers: Answers
+    dropped: int = 0
+
+    def __len__(self) -> int:
+        """Number of windows."""
+        return len(self.slot)
+
+
+def answers_of(predictor: Predictor, output: Tensor) -> Answers:
+    """From outputs ``(e, n[, k])`` of the model."""
+    targets = predictor.targets
+    if isinstance(targets, ClassTargets):
+        probabilities = (output.double() / predictor.calibration).softmax(dim=-1)
+        return Answers(classes=targets.labels, probabilities=probabilities.numpy())
+    assert isinstance(targets, NumberTargets)
+    return Answers(**predictor.to_target_units(output), flat=targets.flat)
+
+
+def no_events(predictor: Predictor, dropped: int = 0) -> Events:
+    """An empty list of events."""
+
+    outputs = predictor.outputs
+    raw = outputs.shaped(torch.zeros(0, outputs.n_outputs * outputs.outputs_per_target))
+    none = np.zeros(0, dtype=np.int64)
+    return Events(none, np.zeros(0), none, answers_of(predictor, raw), dropped)

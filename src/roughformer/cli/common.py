@@ -1,18 +1,25 @@
-"""Options that several commands share, one by one and in groups; nothing heavy is imported."""
+"""What commands share: options, one by one and in groups, and errors as one line."""
 
 import inspect
-from collections.abc import Callable
-from dataclasses import dataclass, fields, is_dataclass
+import os
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
+from roughformer.errors import CapacityError, CheckpointError, InputError, MissingDataError
+
+__all__ = ["Interrupted", "describe", "rank_zero_output"]
+
 if TYPE_CHECKING:
     from roughformer.runs import Columns
 
-_TABLE = "Columns of a table"
+_TABLE, _TOKENS = "Columns of a table", "Tokens"
 Data = Annotated[
     Path,
     typer.Argument(
@@ -99,7 +106,9 @@ class TableOptions:
 
     def columns(self) -> "Columns":
         """What is given, as readers take it."""
-        return columns_of(self.series_id, self.time, self.channel, self.value, None)
+        from roughformer.runs import Columns
+
+        return Columns(self.series_id, self.time, self.channel, self.value)
 
 
 @dataclass(frozen=True)
@@ -111,9 +120,38 @@ class FullTableOptions(TableOptions):
 
     def columns(self) -> "Columns":
         """What is given, as readers take it."""
-        return columns_of(
-            self.series_id, self.time, self.channel, self.value, self.channels, self.static
-        )
+        names = words_of(self.channels) or None
+        return replace(super().columns(), channels=names, static=words_of(self.static))
+
+
+@dataclass(frozen=True)
+class WindowOptions:
+    """How series are cut into windows: one of three options."""
+
+    windows: Annotated[
+        int | None, typer.Option(min=1, help="Windows of a series.", rich_help_panel=_TOKENS)
+    ] = None
+    window_duration: Annotated[
+        float | None,
+        typer.Option(
+            help="Or: duration of a window, in the unit of the times.", rich_help_panel=_TOKENS
+        ),
+    ] = None
+    window_points: Annotated[
+        int | None, typer.Option(min=1, help="Or: points of a window.", rich_help_panel=_TOKENS)
+    ] = None
+
+    @property
+    def rule(self) -> Any:
+        """The option that is given, as estimators take it; None if none is."""
+        choices = (self.windows, self.window_duration, self.window_points)
+        if sum(choice is not None for choice in choices) > 1:
+            raise typer.BadParameter(
+                "give one of them only", param_hint="--windows, --window-duration, --window-points"
+            )
+        if self.window_duration is not None:
+            return {"duration": self.window_duration}
+        return self.windows if self.window_points is None else {"points": self.window_points}
 
 
 @dataclass(frozen=True)
@@ -179,32 +217,6 @@ def numbers_of(text: str, option: str) -> list[float]:
                                  param_hint=option) from None  # fmt: skip
 
 
-def windows_of(count: int | None, duration: float | None, points: int | None) -> Any:
-    """The one of three options that is given, as estimators take it."""
-    if sum(wish is not None for wish in (count, duration, points)) > 1:
-        raise typer.BadParameter(
-            "give one of them only", param_hint="--windows, --window-duration, --window-points"
-        )
-    if duration is not None:
-        return {"duration": duration}
-    return count if points is None else {"points": points}
-
-
-def columns_of(
-    series_id: str | None,
-    time: str | None,
-    channel: str | None,
-    value: str | None,
-    channels: str | None,
-    static: str | None = None,
-) -> "Columns":
-    """The options as one object."""
-    from roughformer.runs import Columns
-
-    names = words_of(channels) or None
-    return Columns(series_id, time, channel, value, names, words_of(static))
-
-
 def check_place(path: Path | None, option: str) -> None:
     """A file is written where a directory is; a slip in a path must not make a new one."""
     if path is not None and not path.parent.is_dir():
@@ -219,3 +231,72 @@ def check_place(path: Path | None, option: str) -> None:
 def say(text: str) -> None:
     """A line for people, on stderr: stdout is for results."""
     typer.echo(text, err=True)
+
+
+class Interrupted(Exception):
+    """The user pressed Ctrl-C; the text says how to go on."""
+
+
+def describe(error: BaseException) -> tuple[str, int]:
+    """``(line, exit code)``: 1 error in the input or data, 2 wrong usage, 130 interrupted."""
+    line = " ".join(str(error).split()) or type(error).__name__
+    if isinstance(error, Interrupted):
+        return str(error), 130
+    # An error of typer's parser, known by its form: versions of typer differ in whose click it is.
+    if hasattr(error, "format_message") and hasattr(error, "exit_code"):
+        text = " ".join(str(error.format_message()).split())
+        context = getattr(error, "ctx", None)
+        command = "roughformer" if context is None else context.command_path
+        return f"{text.rstrip('.')}; see: {command} --help", 2
+    if isinstance(error, InputError | MissingDataError | CapacityError | CheckpointError):
+        return line, 1
+    if type(error).__module__.startswith("pydantic"):
+        first = error.errors()[0]  # type: ignore[attr-defined]
+        name = ".".join(str(part) for part in first["loc"])
+        return f"{name}: {first['msg']}, got {first.get('input')!r}", 1
+    if isinstance(error, OSError):
+        name = "" if error.filename is None else f"{error.filename}: "
+        return f"{name}{_system_error(error)}", 1
+    if isinstance(error, MemoryError):
+        return "there is not enough memory; take fewer series, windows or features", 1
+    return (
+        f"unexpected {type(error).__name__}: {line} (this is a bug, or a case nobody thought of; "
+        "--debug shows where it comes from)"
+    ), 1
+
+
+def _system_error(error: OSError) -> str:
+    if isinstance(error, FileNotFoundError):
+        return "there is no such file; check the path"
+    if isinstance(error, PermissionError):
+        return "permission denied; check the rights, or choose another place"
+    if isinstance(error, IsADirectoryError):
+        return "this is a directory, a file is needed"
+    if isinstance(error, FileExistsError | NotADirectoryError):
+        return "a file is in the way; choose another place"
+    return error.strerror or " ".join(str(error).split()) or type(error).__name__
+
+
+@contextmanager
+def rank_zero_output() -> Iterator[None]:
+    """In a command that runs in several processes, only the first prints notes; errors of the
+    others say whose they are.
+    """
+    rank, size = (int(os.environ.get(name, x)) for name, x in (("RANK", 0), ("WORLD_SIZE", 1)))
+    if size == 1:
+        yield
+        return
+    try:
+        with warnings.catch_warnings():
+            if rank > 0:
+                warnings.simplefilter("ignore")
+            yield
+    except Interrupted:
+        raise
+    except Exception as error:
+        from roughformer.train import ProcessLost
+
+        if rank == 0 and not isinstance(error, ProcessLost):
+            raise
+        line = str(error) if isinstance(error, ProcessLost) else describe(error)[0]
+        raise InputError(f"process {rank + 1} of {size}: {line}") from error

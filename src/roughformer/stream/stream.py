@@ -1,22 +1,28 @@
-"""StreamBatch: many live streams of one model."""
+"""Live streams of one model: StreamBatch for many, Stream for one."""
 
+import copy
 import os
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from roughformer.errors import CheckpointError, InputError
 from roughformer.inference import Predictor
-from roughformer.stream.answers import Answers, Events
-from roughformer.stream.arrivals import Unordered, arrivals_of, slots_of
-from roughformer.stream.causal import CausalStreams
-from roughformer.stream.sliding import SlidingStreams, static_names
-from roughformer.stream.snapshot import model_key, read_snapshot, write_snapshot
-from roughformer.stream.state import State
+from roughformer.stream.engines import CausalStreams, SlidingStreams, static_names
+from roughformer.stream.messages import (
+    Answers,
+    Events,
+    Unordered,
+    check_rows,
+    numbers_of,
+    slots_of,
+)
+from roughformer.stream.state import State, model_key, read_snapshot, write_snapshot
 from roughformer.util.checks import real_number, whole_number
 
-__all__ = ["StreamBatch", "predictor_of"]
+__all__ = ["Stream", "StreamBatch", "StreamEvent", "predictor_of"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -30,9 +36,9 @@ def predictor_of(model: Any) -> Predictor:
     if isinstance(model, str | os.PathLike):
         inside = os.path.join(os.fspath(model), "model")
         return Predictor.load(inside if os.path.isdir(inside) else model)
-    found = getattr(model, "predictor_", None)
-    if isinstance(found, Predictor):
-        return found
+    predictor = getattr(model, "predictor_", None)
+    if isinstance(predictor, Predictor):
+        return predictor
     raise InputError(
         "a stream needs a fitted estimator, a Predictor or the directory of a model, got "
         f"{type(model).__name__}"
@@ -119,8 +125,7 @@ class StreamBatch:
     @property
     def channels(self) -> tuple[str, ...]:
         """Channels of an observation, in order."""
-        found: tuple[str, ...] = self._predictor.encoder.channels
-        return found
+        return tuple(self._predictor.encoder.channels)
 
     @property
     def static_names(self) -> tuple[str, ...]:
@@ -180,7 +185,7 @@ class StreamBatch:
         InputError
             If a row is wrong: its number is in ``error.row``, and nothing has changed.
         """
-        rows = arrivals_of(slots, times, values, self._last, len(self.channels), self._unordered)
+        rows = check_rows(slots, times, values, self._last, len(self.channels), self._unordered)
         events = self._streams.push(rows)
         np.add.at(self._count, rows.slots, rows.lengths)
         if len(rows.slots):
@@ -208,7 +213,7 @@ class StreamBatch:
         later = begun & ~(when <= self._last[which])  # what is past already changes nothing
         which, when = which[later], when[later]
         nothing = np.full((len(which), len(self.channels)), np.nan)
-        rows = arrivals_of(which, when, nothing, self._last, len(self.channels), "raise")
+        rows = check_rows(which, when, nothing, self._last, len(self.channels), "raise")
         events = self._streams.push(rows)
         self._last[which] = when
         return events
@@ -362,3 +367,162 @@ def _restored(
     streams = kind(model, n, **options)
     streams.restore(np.arange(n), blob)
     return streams
+
+
+@dataclass(frozen=True)
+class StreamEvent:
+    """A window that ended.
+
+    Attributes
+    ----------
+    time : float
+        When it ended.
+    window : int
+        Its number, from 0.
+    answer : Answers
+        The prediction at its end; one row.
+    """
+
+    time: float
+    window: int
+    answer: Answers
+
+    def plain(self) -> dict[str, Any]:
+        """Convert to JSON."""
+        return {"time": self.time, "window": self.window, **self.answer.plain()[0]}
+
+
+class Stream:
+    """One live stream: push observations as they come, get a prediction at the end of every window.
+
+    ``StreamBatch`` is for many streams, and says more of how they work.
+
+    Parameters
+    ----------
+    model : estimator, Predictor or path
+        A fitted estimator, a predictor, or the directory of a saved model.
+    span : float, optional
+        Run the model on the observations of the last ``span``; together with ``every``.
+    every : float, optional
+        Time between two runs of the model.
+    static : dict of str to float, optional
+        Static covariates by name.
+    unordered : {"raise", "drop"}, default "raise"
+        Whether observations not later than the last one are refused or left out.
+    **limits
+        ``max_windows`` and ``max_points`` of ``StreamBatch``.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        *,
+        span: float | None = None,
+        every: float | None = None,
+        static: dict[str, float] | None = None,
+        unordered: Unordered = "raise",
+        **limits: Any,
+    ) -> None:
+        """The first observation says when the stream begins."""
+        self._batch = StreamBatch(model, 1, span=span, every=every, unordered=unordered, **limits)
+        if static:
+            self._batch.open(0, static)
+
+    def push(self, t: Any, values: npt.ArrayLike) -> list[StreamEvent]:
+        """Take in one observation or several.
+
+        Parameters
+        ----------
+        t : float or array-like (m,)
+            Times.
+        values : array-like (C,) or (m, C)
+            Observations; NaN = not observed.
+
+        Returns
+        -------
+        list of StreamEvent
+            Windows that have ended by now.
+        """
+        times = np.atleast_1d(numbers_of(t, "times"))
+        rows = numbers_of(values, "values")
+        width = len(self._batch.channels)
+        if rows.ndim < 2:
+            # One observation, or one channel.
+            rows = rows.reshape(len(times), -1) if rows.size == len(times) * width else rows
+        if rows.shape != (len(times), width):
+            raise InputError(
+                f"{len(times)} observations of {width} channels need values of shape "
+                f"({len(times)}, {width}), got {np.shape(values)}"
+            )
+        return self._listed(self._batch.push(np.zeros(len(times), dtype=np.int64), times, rows))
+
+    def advance(self, t: float) -> list[StreamEvent]:
+        """Let time pass: nothing at or before ``t`` will be pushed any more.
+
+        Parameters
+        ----------
+        t : float
+            The time that is reached.
+
+        Returns
+        -------
+        list of StreamEvent
+            Windows that have ended by now.
+        """
+        return self._listed(self._batch.advance(0, t))
+
+    def _listed(self, events: Any) -> list[StreamEvent]:
+        return [
+            StreamEvent(float(events.time[i]), int(events.window[i]), events.answers[i : i + 1])
+            for i in range(len(events))
+        ]
+
+    def __copy__(self) -> Self:
+        """Make a stream of the same model that goes on by itself."""
+        twin = type(self).__new__(type(self))
+        twin._batch = copy.copy(self._batch)
+        return twin
+
+    def predict(self) -> Answers:
+        """Predict at the time reached; one row of ``Answers``."""
+        return self._batch.predict(0)
+
+    @property
+    def last_time(self) -> float:
+        """Time of the last observation or of ``advance``; NaN if there was none yet."""
+        return float(self._batch.last_time(0)[0])
+
+    @property
+    def count(self) -> int:
+        """Number of observations so far."""
+        return int(self._batch.count(0)[0])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the stream holds."""
+        return int(self._batch.nbytes(0)[0])
+
+    def snapshot(self) -> bytes:
+        """Save what the stream remembers, as bytes for ``restore``."""
+        return self._batch.snapshot(0)
+
+    @classmethod
+    def restore(cls, model: Any, blob: bytes, **options: Any) -> "Stream":
+        """Continue a stream from its ``snapshot``.
+
+        Parameters
+        ----------
+        model : estimator, Predictor or path
+            The same model.
+        blob : bytes
+            What ``snapshot`` returned.
+        **options
+            Of ``Stream``, as then.
+
+        Returns
+        -------
+        Stream
+        """
+        stream = cls(model, **options)
+        stream._batch.restore(0, blob)
+        return stream
