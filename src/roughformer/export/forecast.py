@@ -55,7 +55,7 @@ class ForecastGraph(Exportable):
         ):
             self.register_buffer(name, torch.tensor(value))
         static = ("static",) if self.config.n_static else ()
-        self.name_inputs(("values", "times", "lengths", "at", *static), "points")
+        self.name_inputs(("values", "times", "lengths", "at", *static), "points", "series")
         self.dynamic["at"][1] = "queries"
         self.outputs = ("value", "quantiles")
 
