@@ -85,7 +85,7 @@ def export(
 
     from roughformer.errors import InputError
     from roughformer.export import export_forecaster, export_model, export_step, why_no_step
-    from roughformer.inference.forecasts import ForecastPredictor
+    from roughformer.inference import ForecastPredictor
     from roughformer.runs import is_forecaster, load_model, read_data, read_for
     from roughformer.util.threads import using_threads
 

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from roughformer.errors import InputError
-from roughformer.inference.predictor import Predictor
-from roughformer.inference.targets import ClassTargets, NumberTargets
+from roughformer.inference import ClassTargets, NumberTargets, Predictor
 from roughformer.model import RFormer
 from roughformer.model.committee import Committee
 from roughformer.model.ensemble import SignatureEnsemble

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from roughformer.errors import CapacityError, InputError
-from roughformer.inference.predictor import Predictor
+from roughformer.inference import Predictor
 from roughformer.model import RFormer
 from roughformer.model.committee import Committee
 from roughformer.model.rformer import why_no_step

@@ -11,7 +11,7 @@ import safetensors
 import safetensors.numpy
 
 from roughformer.errors import CheckpointError
-from roughformer.inference.predictor import Predictor
+from roughformer.inference import Predictor
 
 __all__ = ["State", "model_key", "read_snapshot", "write_snapshot"]
 
