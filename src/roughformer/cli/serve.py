@@ -13,6 +13,7 @@ __all__ = ["serve"]
 
 _STREAMS = "Streams"
 _TOKEN = "ROUGHFORMER_TOKEN"
+_SECRET = "ROUGHFORMER_WEBHOOK_SECRET"
 
 
 def serve(
@@ -77,6 +78,16 @@ def serve(
         float,
         typer.Option(help="How often changed streams are written.", rich_help_panel=_STREAMS),
     ] = 10.0,
+    webhook: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Address to post alarms to, signed with the secret in {_SECRET}.",
+            rich_help_panel=_STREAMS,
+        ),
+    ] = None,
+    access_log: Annotated[
+        bool, typer.Option("--access-log", help="Log each request as a line of JSON.")
+    ] = False,
     limit: Annotated[
         list[str] | None,
         typer.Option(
@@ -95,7 +106,7 @@ def serve(
 
     for package in ("fastapi", "uvicorn", "websockets", "orjson", "prometheus_client"):
         optional(package, "serve")
-    from roughformer.inference.alarms import Alarm
+    from roughformer.inference import Alarm
     from roughformer.runs import model_directory
     from roughformer.serve import Limits, Options, Service, StreamOptions, load_served
     from roughformer.serve import run as run_server
@@ -126,7 +137,8 @@ def serve(
     )
     settings = Options(
         streams=streams, token=token, threads=threads, idle_seconds=idle_seconds,
-        snapshot_dir=snapshot_dir, snapshot_seconds=snapshot_seconds,
+        snapshot_dir=snapshot_dir, snapshot_seconds=snapshot_seconds, access_log=access_log,
+        webhook=webhook, webhook_secret=os.environ.get(_SECRET) or None,
     )  # fmt: skip
     service = Service(load_served(directory), limits, settings)
     if service.streams is None:

@@ -342,7 +342,7 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
                     network, data, horizon=horizon, steps=self.steps, batch_size=self.batch_size,
                     learning_rate=self.learning_rate, weight_decay=self.weight_decay,
                     interpolation=bool(self.interpolation), seed=seed + number, device=device,
-                    told=print if self.verbose else None,
+                    callback=print if self.verbose else None,
                 )  # fmt: skip
             networks.append(network.cpu())
             self.history_ += [record | {"member": number + 1} for record in history]
@@ -405,10 +405,10 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
             A list if each series was asked at its own number of times.
         """
         batch, covariates = self._series(X, times, lengths, static, layout, columns)
-        (asked, alone), wanted = _times_asked(at, batch), self._channels(channels)
+        (query_times, alone), wanted = _times_asked(at, batch), self._channels(channels)
         with using_threads(self.n_jobs):
-            answers = self.predictor_.ask(batch, covariates, asked, wanted)
-        return _laid_out(answers, answers.point, asked, len(wanted), alone)
+            answers = self.predictor_.ask(batch, covariates, query_times, wanted)
+        return _laid_out(answers, answers.point, query_times, len(wanted), alone)
 
     def predict_quantiles(
         self,
@@ -454,11 +454,11 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
         if not all(0 < level < 1 for level in levels):
             raise InputError(f"levels must lie between 0 and 1, got {tuple(levels)!r}")
         batch, covariates = self._series(X, times, lengths, static, layout, columns)
-        (asked, alone), wanted = _times_asked(at, batch), self._channels(channels)
+        (query_times, alone), wanted = _times_asked(at, batch), self._channels(channels)
         with using_threads(self.n_jobs):
-            answers = self.predictor_.ask(batch, covariates, asked, wanted)
+            answers = self.predictor_.ask(batch, covariates, query_times, wanted)
         found = np.stack([self.predictor_.quantile(answers, level) for level in levels], axis=1)
-        return _laid_out(answers, found, asked, len(wanted), alone)
+        return _laid_out(answers, found, query_times, len(wanted), alone)
 
     def predict_interval(
         self,
@@ -545,12 +545,14 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
         """
         batch, covariates = self._series(X, times, lengths, static, layout, columns)
         rows = [np.isnan(batch.series(b)[1]).any(axis=1) for b in range(len(batch))]
-        asked = [batch.series(b)[0][rows[b]] for b in range(len(batch))]
+        query_times = [batch.series(b)[0][rows[b]] for b in range(len(batch))]
         with using_threads(self.n_jobs):
-            answer = self.predictor_.ask(batch, covariates, asked, np.arange(batch.n_channels))
+            answer = self.predictor_.ask(
+                batch, covariates, query_times, np.arange(batch.n_channels)
+            )
         values = np.array(batch.values, dtype=np.float64)
         point = np.flatnonzero(np.concatenate([np.zeros(0, bool), *rows]))
-        first = np.cumsum([0, *(len(a) for a in asked)])
+        first = np.cumsum([0, *(len(a) for a in query_times)])
         values[point[first[answer.series] + answer.place], answer.channel] = answer.point
         return batch.with_values(values)
 
@@ -808,12 +810,14 @@ def _seconds(stamps: Array, batch: SeriesBatch) -> Array:
     return seconds
 
 
-def _laid_out(answer: Answers, found: Array, asked: list[Array], n: int, alone: bool) -> Any:
+def _laid_out(answer: Answers, found: Array, query_times: list[Array], n: int, alone: bool) -> Any:
     """Answers ``(Q, ...)`` as ``(B, M, C, ...)``, or as a list if each series was asked alone."""
-    first = np.cumsum([0, *(len(a) for a in asked)])
+    first = np.cumsum([0, *(len(a) for a in query_times)])
     out = np.full((first[-1], n, *found.shape[1:]), np.nan)
     where = first[answer.series] + answer.place
     out[where, np.tile(np.arange(n), len(where) // max(n, 1))] = found
     if alone:
         return [out[a:b] for a, b in pairwise(first)]
-    return out.reshape(len(asked), len(asked[0]) if asked else 0, n, *found.shape[1:])
+    return out.reshape(
+        len(query_times), len(query_times[0]) if query_times else 0, n, *found.shape[1:]
+    )

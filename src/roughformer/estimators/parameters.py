@@ -129,7 +129,7 @@ _AUTO = {
     "tokens": ("windows", "depth", "basepoint", "clock", "context", "observations", "spectrum"),
     "model": ("wide", "scaling"),
 }
-_RENAMED = {"members": "n_estimators"}
+_RENAMED = {"members": "n_estimators", "readers": "num_workers"}
 
 
 class GroupedParameters(BaseEstimator):  # type: ignore[misc]
@@ -267,7 +267,7 @@ class GroupedParameters(BaseEstimator):  # type: ignore[misc]
                 options.setdefault(group, {})[option] = value
             else:
                 flat[name] = value
-        return cls(**flat, **{name: cls.groups[name](**some) for name, some in options.items()})
+        return cls(**flat, **{name: cls.groups[name](**given) for name, given in options.items()})
 
     @classmethod
     def usual_settings(cls) -> dict[str, Any]:

@@ -10,8 +10,7 @@ import torch
 from torch import nn
 
 from roughformer.export.graphs import Graph, StepGraph, output_names
-from roughformer.inference.predictor import Predictor
-from roughformer.inference.targets import ClassTargets, NumberTargets
+from roughformer.inference import ClassTargets, NumberTargets, Predictor
 from roughformer.model.committee import Committee
 from roughformer.series import SeriesBatch
 from roughformer.tokens import CellEncoder, TempoEncoder, Tokenizer

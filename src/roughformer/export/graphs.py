@@ -8,8 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from roughformer.errors import InputError
-from roughformer.inference.predictor import Predictor
-from roughformer.inference.targets import ClassTargets, NumberTargets
+from roughformer.inference import ClassTargets, NumberTargets, Predictor
 from roughformer.model import RFormer
 from roughformer.model.committee import Committee
 from roughformer.model.ensemble import SignatureEnsemble
@@ -41,10 +40,10 @@ class Exportable(nn.Module):
     outputs: tuple[str, ...]
     dynamic: dict[str, dict[int, str]]
 
-    def name_inputs(self, names: tuple[str, ...], length: str) -> None:
+    def name_inputs(self, names: tuple[str, ...], length: str, batch: str = "batch") -> None:
         """Name the inputs; ``values`` and ``times`` also have an axis of any ``length``."""
         self.inputs = names
-        self.dynamic = {name: {0: "batch"} for name in names}
+        self.dynamic = {name: {0: batch} for name in names}
         self.dynamic["values"][1] = self.dynamic["times"][1] = length
 
 

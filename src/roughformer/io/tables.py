@@ -14,7 +14,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from roughformer.errors import InputError
-from roughformer.series import SeriesBatch, to_table, told_apart
+from roughformer.series import SeriesBatch, has_exact_ids, to_table
 from roughformer.util.checks import existing_file
 
 __all__ = ["read_csv", "read_table", "write_table"]
@@ -162,7 +162,7 @@ def read_csv(
         options["convert_options"].include_columns = list(dict.fromkeys(columns))
     with opened() as stream:
         table = pv.read_csv(stream, **options)
-    if table.column_names.count(series_id) == 1 and not told_apart(table.column(series_id)):
+    if table.column_names.count(series_id) == 1 and not has_exact_ids(table.column(series_id)):
         # Whole numbers of more than 64 bits.
         options["convert_options"].column_types = {series_id: pa.string()}
         with opened() as stream:

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from roughformer.errors import CheckpointError, InputError
-from roughformer.estimators import estimator_class
-from roughformer.estimators.fitting import TrainedEstimator
+from roughformer.estimators import TrainedEstimator, estimator_class
 from roughformer.util.atomic import holding, write_file
 from roughformer.util.checkpoint import load_checkpoint
 

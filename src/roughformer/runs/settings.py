@@ -14,8 +14,7 @@ import numpy.typing as npt
 from pydantic import TypeAdapter, ValidationError
 
 from roughformer.errors import InputError
-from roughformer.estimators import estimator_class
-from roughformer.estimators.fitting import TrainedEstimator
+from roughformer.estimators import TrainedEstimator, estimator_class
 from roughformer.util.groups import Group
 
 # Said by options of their own, because they belong to a run and not to a model.
@@ -30,12 +29,12 @@ _HOMES = {
 _FEW = 20  # distinct whole numbers that are surely classes
 
 
-def choose_task(target: npt.NDArray[Any], wish: str) -> str:
-    """``wish``, or for "auto" what the targets look like."""
-    if wish in ("classification", "regression"):
-        return wish
-    if wish != "auto":
-        raise InputError(f"--task must be auto, classification or regression, got {wish!r}")
+def choose_task(target: npt.NDArray[Any], task: str) -> str:
+    """``task``, or for "auto" what the targets look like."""
+    if task in ("classification", "regression"):
+        return task
+    if task != "auto":
+        raise InputError(f"--task must be auto, classification or regression, got {task!r}")
     if target.ndim > 1 and target.shape[1] > 1:
         return "regression"
     if target.dtype.kind not in "iuf":

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from roughformer.errors import InputError
-from roughformer.inference.alarms import Alarm
+from roughformer.inference import Alarm
 from roughformer.util.checks import real_number, whole_number
 
 __all__ = ["Limits", "Options", "StreamOptions"]
@@ -87,9 +87,14 @@ class Options:
     idle_seconds: float = 3600.0
     snapshot_dir: Path | None = None
     snapshot_seconds: float = 10.0
+    access_log: bool = False
+    webhook: str | None = None
+    webhook_secret: str | None = None
 
     def __post_init__(self) -> None:
         """Accept positive times only."""
         for name in ("idle_seconds", "snapshot_seconds"):
             what = "a positive number of seconds"
             real_number(getattr(self, name), name, what, positive=True)
+        if self.webhook is not None and not self.webhook.startswith(("http://", "https://")):
+            raise InputError(f"a webhook is an address http(s)://..., got {self.webhook!r}")

@@ -40,6 +40,12 @@ class Metrics:
         )
         self.windows = Counter("roughformer_windows", "Windows of streams ended.", registry=own)
         self.errors = Counter("roughformer_errors", "Unexpected errors.", registry=own)
+        self.alarms = Counter(
+            "roughformer_alarms", "Changes of alarms.", ["alarm", "change"], registry=own
+        )
+        self.webhooks = Counter(
+            "roughformer_webhooks", "Messages to the webhook.", ["result"], registry=own
+        )
         self.expired = Counter("roughformer_expired", "Idle streams given up.", registry=own)
         self.snapshots = Counter("roughformer_snapshots", "Snapshots written.", registry=own)
 

@@ -3,7 +3,9 @@
 import asyncio
 import hmac
 import ipaddress
+import logging
 import time
+from datetime import UTC, datetime
 from urllib.parse import SplitResult, urlsplit
 
 import orjson
@@ -16,6 +18,7 @@ from roughformer.serve.worker import client_of_task
 
 __all__ = ["Middleware", "is_loopback"]
 
+access_log = logging.getLogger("roughformer.serve.access")
 _HEALTH = ("/healthz", "/readyz")
 _PUBLIC = (*_HEALTH, "/", "/series", "/ward", "/docs", "/openapi.json")  # nothing of them is secret
 _ALWAYS = (*_HEALTH, "/metrics")  # answered also while stopping
@@ -85,7 +88,10 @@ class Middleware:
             service.body_bytes -= size
             route = getattr(scope.get("route"), "path", "other")
             service.metrics.requests.labels(route, str(status)).inc()
-            service.metrics.latency.labels(route).observe(time.perf_counter() - began)
+            seconds = time.perf_counter() - began
+            service.metrics.latency.labels(route).observe(seconds)
+            if service.options.access_log:
+                _log_access(scope, status, size, seconds)
             if status in (503, 429):
                 service.metrics.shed.labels("full" if status == 503 else "streams").inc()
 
@@ -172,6 +178,20 @@ def _token_of(headers: Headers, scope: Scope) -> str:
         if name.startswith("bearer."):
             return str(name.removeprefix("bearer."))
     return ""
+
+
+def _log_access(scope: Scope, status: int, size: int, seconds: float) -> None:
+    """Write a line of JSON; the query is left out, since it may hold what is private."""
+    line = {
+        "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "client": (scope.get("client") or ("",))[0],
+        "method": scope["method"],
+        "path": scope["path"][:200],
+        "status": status,
+        "bytes": size,
+        "seconds": round(seconds, 6),
+    }
+    access_log.info(orjson.dumps(line).decode())
 
 
 async def _send_error(send: Send, error: APIError, kind: str) -> None:

@@ -402,7 +402,7 @@ def _add_stream_routes(router: APIRouter) -> None:
             rows = await service.parse(parse, data)
             result = await service.push(rows)
         service.broadcaster.show(rows)
-        service.broadcaster.publish(result.events)
+        service.publish(result.events)
         return json_response({"id": name, "events": result.events, **result.state})
 
     @router.get(streams + "/{name}/prediction", tags=tags)

@@ -39,10 +39,17 @@ _SEEN = 0.3  # seconds in which others can see that the service is not ready any
 _LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "formatters": {"plain": {"format": "%(asctime)s %(levelname)s %(message)s"}},
-    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "plain"}},
+    "formatters": {
+        "plain": {"format": "%(asctime)s %(levelname)s %(message)s"},
+        "json": {"format": "%(message)s"},
+    },
+    "handlers": {
+        "stderr": {"class": "logging.StreamHandler", "formatter": "plain"},
+        "access": {"class": "logging.StreamHandler", "formatter": "json"},
+    },
     "loggers": {
         "roughformer.serve": {"handlers": ["stderr"], "level": "INFO", "propagate": False},
+        "roughformer.serve.access": {"handlers": ["access"], "level": "INFO", "propagate": False},
         "uvicorn.error": {"handlers": ["stderr"], "level": "WARNING", "propagate": False},
     },
 }

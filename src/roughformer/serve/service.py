@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from roughformer.errors import InputError
 from roughformer.series import SeriesBatch
-from roughformer.serve.broadcast import Broadcaster
+from roughformer.serve.broadcast import Broadcaster, SendQueue
 from roughformer.serve.config import Limits, Options
 from roughformer.serve.errors import APIError
 from roughformer.serve.json_bodies import Observations
@@ -20,6 +20,7 @@ from roughformer.serve.metrics import Metrics
 from roughformer.serve.model import Explainer, ForecastQuery, ServedForecaster, ServedModel
 from roughformer.serve.snapshotter import SnapshotDirectory, Snapshotter
 from roughformer.serve.streams import PushResult, Streams
+from roughformer.serve.webhook import Webhook
 from roughformer.serve.worker import Engine, Job, Worker
 
 __all__ = ["Service", "check_name"]
@@ -67,6 +68,9 @@ class Service:
             self.no_streams = str(error)
         self.engine = Engine(model, self.streams, self.metrics)
         self.worker = Worker(self.engine.handle, limits, options.threads)
+        self.webhook: Webhook | None = None
+        if options.webhook is not None:
+            self.webhook = Webhook(options.webhook, options.webhook_secret, self.metrics)
         directory = options.snapshot_dir
         self.snapshotter = Snapshotter(
             self, None if directory is None else SnapshotDirectory(directory)
@@ -109,6 +113,8 @@ class Service:
         """Write the last snapshots, end the thread."""
         await self.snapshotter.stop()
         await asyncio.to_thread(self.worker.stop, 2.0)
+        if self.webhook is not None:
+            await asyncio.to_thread(self.webhook.flush, 2.0)
         self._parser.shutdown(wait=False, cancel_futures=True)
 
     # Work
@@ -170,6 +176,19 @@ class Service:
         await self.on_streams(lambda s: s.close(name))
         await self.snapshotter.forget(name)
         self.broadcaster.end(name, 4410, "the stream was deleted")
+
+    def publish(self, events: list[dict[str, Any]], sender: SendQueue | None = None) -> None:
+        """Tell subscribers of windows that ended, and the webhook of alarms that changed."""
+        self.broadcaster.publish(events, sender)
+        for event in events:
+            for alarm in event["alarms"]:
+                if alarm["changed"]:
+                    change = "raised" if alarm["active"] else "released"
+                    self.metrics.alarms.labels(alarm["name"], change).inc()
+                    if self.webhook is not None:
+                        about = {key: event[key] for key in ("id", "time", "prediction")}
+                        message = {"event": change, "alarm": alarm["name"], **about}
+                        self.webhook.put(message | {"value": alarm["value"]})
 
     def log_unexpected(self, error: BaseException) -> APIError:
         """Log the traceback; the client is told a number to ask about."""

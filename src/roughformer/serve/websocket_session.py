@@ -158,7 +158,7 @@ class _Session:
                 result = await service.on_streams(lambda s: s.advance(name, float(moment)))
             for event in result.events:
                 put({"type": "window", **event})
-            service.broadcaster.publish(result.events, self.queue)
+            service.publish(result.events, self.queue)
             tag = {"id": name} if self.name is None else {}
             put({"type": "ack", **tag, **result.state})
 
@@ -199,7 +199,7 @@ class _Session:
         service.broadcaster.show(rows)
         if result.events:
             self.queue.put({"type": "windows", "events": result.events})
-        service.broadcaster.publish(result.events)
+        service.publish(result.events)
         self.queue.put({"type": "ack", "rows": result.rows, "dropped": result.dropped})
 
 

@@ -81,6 +81,8 @@ _NAMES = {
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
+__all__ = [*sorted(_HOMES)]
+
 
 def __getattr__(name: str) -> Any:
     """Load a name on first use."""

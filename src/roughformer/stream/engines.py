@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from roughformer.errors import CapacityError, InputError
-from roughformer.inference.predictor import Predictor
+from roughformer.inference import Predictor
 from roughformer.model import RFormer
 from roughformer.model.committee import Committee
 from roughformer.model.rformer import why_no_step
@@ -128,7 +128,7 @@ class CausalStreams:
         points, window, last = rows["points"], rows["window"], rows["last_time"]
         for name, number in (("points", points), ("window", window)):
             if (number < 0).any() or (number % 1).any() or (number > 2**53).any():
-                return f"{name} is no number of {name}"
+                return f"{name} is not a count"
         if ((points > 0) == np.isnan(last)).any() or (rows["count"] > points).any():
             return "points do not fit the last time and the count"
         begun = points > 0
@@ -202,8 +202,8 @@ class CausalStreams:
         if passed.max() > _MOST_WINDOWS:
             raise InputError(
                 f"{passed.max():.0f} windows of a stream would end with one push, more than "
-                f"{_MOST_WINDOWS}; is a time in another unit? Begin a stream anew after so long a "
-                "gap"
+                f"{_MOST_WINDOWS}; is a time in another unit? Start a new stream after so "
+                "long a gap"
             )
         reached = points - 1 if self.rule.rule == "points" else last
         begun = ended + (reached > ended * self.rule.amount)
@@ -339,7 +339,7 @@ class SlidingStreams:
         if ended.max() > _MOST_EVENTS:
             raise InputError(
                 f"{int(ended.max())} predictions fall due with one push of a stream, more than "
-                f"{_MOST_EVENTS}; is a time in another unit? Begin a stream anew after such a gap"
+                f"{_MOST_EVENTS}; is a time in another unit? Start a new stream after such a gap"
             )
         joined = [self._joined(rows, g) for g in range(len(slots))]
         kept, ask, who, number = [], [], [], []

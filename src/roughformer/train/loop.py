@@ -565,8 +565,8 @@ def _outputs(strategy: Strategy, inputs: Inputs, size: int, processes: ProcessGr
     found = {}
     for i in range(processes.rank, len(pieces), processes.size):
         found[i] = run_model(strategy.module, take(inputs, pieces[i]), strategy.device, size)
-    told = processes.gathered(found)
-    whole = {i: output for some in told for i, output in some.items()}
+    gathered = processes.gathered(found)
+    whole = {i: output for share in gathered for i, output in share.items()}
     return torch.cat([whole[i] for i in range(len(pieces))])
 
 
