@@ -15,7 +15,7 @@ from roughformer.model.ensemble import SignatureEnsemble
 from roughformer.model.outputs import deviation_of, point_of
 from roughformer.model.rformer import why_no_step as why_no_windows
 from roughformer.model.tempo import TempoFormer
-from roughformer.signatures.torch_backend import number, observed
+from roughformer.signatures import number, observed
 from roughformer.tokens import Piece, State, TokenStep, encoded_static, per_stream
 
 __all__ = [

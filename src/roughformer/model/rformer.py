@@ -16,7 +16,7 @@ from roughformer.model.heads import Head, Pooling, prior_logits
 from roughformer.model.scaling import Standardize, scale_of
 from roughformer.model.wide import Wide
 from roughformer.series import SeriesBatch
-from roughformer.signatures.torch_backend import inside_of, observed, padded_series
+from roughformer.signatures import inside_of, observed, padded_series
 from roughformer.tokens import (
     PaddedTokens,
     State,
