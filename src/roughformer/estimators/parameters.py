@@ -543,7 +543,7 @@ validation_index_ : ndarray of int
 n_features_in_ : int
     Number of channels.""",
     "X": """\
-X : SeriesBatch, array or list of arrays
+X : SeriesBatch, array, list of arrays or table
     Series: anything ``SeriesBatch.of`` takes.""",
     "times": """\
 times : array-like, optional
