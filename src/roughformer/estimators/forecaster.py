@@ -17,7 +17,7 @@ from roughformer.errors import CheckpointError, InputError
 from roughformer.estimators.inputs import aligned, as_series, series_to_fit
 from roughformer.estimators.parameters import documented, from_plain, to_plain
 from roughformer.inference import Answers, Backtest, ForecastPredictor
-from roughformer.model.forecaster import Forecaster, ForecasterConfig
+from roughformer.model import Forecaster, ForecasterConfig
 from roughformer.series import SeriesBatch, to_seconds
 from roughformer.tokens import check_series
 from roughformer.train import ScaledSeries, check_device, train_forecaster

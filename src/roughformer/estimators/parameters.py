@@ -12,8 +12,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from roughformer.errors import InputError
-from roughformer.model import RFormerConfig
-from roughformer.model.tempo import TempoConfig
+from roughformer.model import RFormerConfig, TempoConfig
 from roughformer.signatures import Windows
 from roughformer.tokens import TokenConfig
 from roughformer.util.groups import Group
