@@ -67,7 +67,7 @@ def _serve() -> None:
     options = json.loads(sys.argv[2])
     if options.pop("clock", "") == "steps":
         _step_the_clock()
-    from roughformer.inference.predictor import Predictor
+    from roughformer.inference import Predictor
     from roughformer.serve import Options, Service
     from roughformer.serve.config import Limits
     from roughformer.serve.model import ServedModel

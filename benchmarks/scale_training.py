@@ -83,7 +83,7 @@ def trained(wish: dict[str, Any]) -> dict[str, Any]:
     else:
         limit = int((idle + wish["limit_mb"]) * 2**20)
         resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
-    model = make(**options, readers=wish["readers"])
+    model = make(**options, num_workers=wish["readers"])
     before = time.perf_counter()
     model.fit(series, series.labels)
     # The first epoch of a training in memory makes the tokens: it is no measure of what follows.

@@ -19,7 +19,7 @@ from _results import ROOT, Results, show
 from heart_rate import TEMPO
 
 import roughformer as rf
-from roughformer.inference.alarms import Alarm, AlarmState, time_to_detection
+from roughformer.inference import Alarm, AlarmState, time_to_detection
 from roughformer.serve.pulse import pulse_signal
 from roughformer_paper.datasets import (
     heart_rate_recording,

@@ -210,7 +210,7 @@ def test_a_unit_of_a_build_that_is_over_writes_nothing(tmp_path, data, left):
             if left != "none":
                 (out / MARKER).write_text('{"kind": "roughformer.store.building", "key": "x"}')
 
-    with pytest.raises(InputError, match="no longer made by the build that this unit is of"):
+    with pytest.raises(InputError, match="is now being made by another build"):
         make(data, out, progress=progress)
     assert {path.name for path in out.glob("shard-*")} == seen[0]
     assert len(seen[0]) >= 1

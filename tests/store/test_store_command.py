@@ -145,11 +145,11 @@ def test_a_directory_with_something_else_in_it_is_left_alone(tmp_path, data):
     out = tmp_path / "store"
     out.mkdir()
     (out / "thesis.tex").write_text("years of work")
-    assert "holds 'thesis.tex', which is no part of a feature store" in fails(
+    assert "holds 'thesis.tex', which is not part of a feature store" in fails(
         "features", data, "--out", out, "--channels", "x"
     )
     (out / "thesis.tex").rename(out / "shard-00000.parquet")
-    assert "is no shard of a feature store" in fails(
+    assert "is not a shard of a feature store" in fails(
         "features", data, "--out", out, "--channels", "x"
     )
     (tmp_path / "file").write_text("x")

@@ -74,7 +74,7 @@ def test_names_with_zeros_are_no_numbers(tmp_path):
 def test_a_path_that_does_not_tell_is_named(tmp_path, name):
     partitioned(table(3), tmp_path / "data")
     (tmp_path / "data" / "id=3").rename(tmp_path / "data" / name)
-    with pytest.raises(InputError, match=f"'id' is told by the paths of files .*{name}"):
+    with pytest.raises(InputError, match=f"'id' is a key in the paths of files .*{name}"):
         make(tmp_path / "data", tmp_path / "out", columns=COLUMNS)
 
 

@@ -262,7 +262,7 @@ def test_a_damaged_or_missing_shard_is_named(tmp_path, batch, tokenizer):
     (tmp_path / shard_name(1)).unlink()
     with pytest.raises(rf.InputError, match=r"shard-00001\.parquet is missing or damaged"):
         StoredSeries.open(tmp_path)
-    with pytest.raises(rf.InputError, match=r"is no complete feature store"):
+    with pytest.raises(rf.InputError, match=r"is not a complete feature store"):
         StoredSeries.open(tmp_path / "nothing")
 
 

@@ -66,8 +66,8 @@ def test_stored_tokens_are_as_good_as_stored_series(stores, batch):
 def test_processes_that_read_change_nothing(stores, kind):
     options = {} if kind == "tokens" else {"drop": (0.0, 0.5), "windows": 6, "spectrum": None}
     alone = fitted(stores[kind], **options)
-    for readers in (1, 3):
-        assert curve(fitted(stores[kind], readers=readers, **options)) == curve(alone)
+    for num_workers in (1, 3):
+        assert curve(fitted(stores[kind], num_workers=num_workers, **options)) == curve(alone)
 
 
 @pytest.mark.parametrize("changes", [{"drop": 0.5}, {"jitter": 0.1, "warp": 0.2}], ids=str)
@@ -203,7 +203,11 @@ def test_processes_that_read_do_not_outlive_their_training(stores, tmp_path, num
         ("tokens", {"model": "gru"}, "'gru' reads the samples, and the store"),
         ("series", {"drop": 0.5, "draws": 2}, "draws keeps copies of all series in memory"),
         ("series", {"n_estimators": 2}, "a store is 1"),
-        ("series", {"readers": -1}, "readers: Input should be greater than or equal to 0, got -1"),
+        (
+            "series",
+            {"num_workers": -1},
+            "num_workers: Input should be .* 0, got -1",
+        ),
     ],
 )
 def test_what_a_store_cannot_give_is_said(stores, kind, options, words):

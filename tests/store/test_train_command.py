@@ -130,7 +130,7 @@ def test_the_answer_is_never_a_channel(place):
 def test_a_run_goes_on_with_other_readers(place):
     words = ["train", place / "both", "--out", place / "j", "--drop", "0.3", *SMALL]
     command(*words)
-    done = command(*words, "--set", "readers=1", "--resume")
+    done = command(*words, "--set", "num_workers=1", "--resume")
     assert done.exit_code == 0, done.output
 
 

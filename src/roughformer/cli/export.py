@@ -57,7 +57,7 @@ def export(
     dtype: Annotated[Dtype, typer.Option(help="Of the input values.")] = Dtype.float64,
     data: Annotated[
         Path | None,
-        typer.Option(help="Series to hold graph and model against (default: made-up ones)."),
+        typer.Option(help="Series to compare graph and model on (default: synthetic ones)."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,
     threads: options.Threads = None,
@@ -85,7 +85,7 @@ def export(
 
     from roughformer.errors import InputError
     from roughformer.export import export_forecaster, export_model, export_step, why_no_step
-    from roughformer.inference.forecasts import ForecastPredictor
+    from roughformer.inference import ForecastPredictor
     from roughformer.runs import is_forecaster, load_model, read_data, read_for
     from roughformer.util.threads import using_threads
 
@@ -124,7 +124,7 @@ def export(
 
 
 def _check_free(paths: list[Path], force: bool) -> None:
-    """An export must not replace what somebody may be using, unless it is told to."""
+    """Refuse to replace files without --force."""
     from roughformer.errors import InputError
 
     for file in [file for path in paths for file in (path, path.with_name(f"{path.name}.json"))]:

@@ -138,7 +138,7 @@ def explain(
 
     Above 0 spoke for the class (or raised the number), below 0 against it.
     """
-    from roughformer.inference.explanation import explain as explain_batch
+    from roughformer.inference import explain as explain_batch
     from roughformer.runs import chosen_target, ids_of, load_model, read_for
     from roughformer.util.threads import using_threads
 

@@ -106,7 +106,7 @@ def serve(
 
     for package in ("fastapi", "uvicorn", "websockets", "orjson", "prometheus_client"):
         optional(package, "serve")
-    from roughformer.inference.alarms import Alarm
+    from roughformer.inference import Alarm
     from roughformer.runs import model_directory
     from roughformer.serve import Limits, Options, Service, StreamOptions, load_served
     from roughformer.serve import run as run_server

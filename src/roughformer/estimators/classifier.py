@@ -23,7 +23,7 @@ from roughformer.inference import (
     known_labels,
     share_equal,
 )
-from roughformer.model.outputs import OutputConfig
+from roughformer.model import OutputConfig
 from roughformer.train import Inputs, classification_scores
 
 __all__ = ["TrainedClassifier"]
@@ -281,19 +281,23 @@ class TrainedClassifier(ClassifierMixin, TrainedEstimator):  # type: ignore[misc
         return target
 
     def _class_weight(self, target: Tensor, sample_weight: Tensor | None = None) -> Tensor | None:
-        wish = self.class_weight
-        if wish is None:
+        class_weight = self.class_weight
+        if class_weight is None:
             return None
         k = len(self.classes_)
-        if wish == "balanced":
+        if class_weight == "balanced":
             counts = class_counts(target, k, sample_weight).double()
             return (counts.sum() / (k * counts.clamp(min=1))).float()
-        if not isinstance(wish, dict):
-            raise InputError(f"class_weight must be None, 'balanced' or a dict, got {wish!r}")
-        unknown = [label for label in wish if label not in list(self.classes_)]
+        if not isinstance(class_weight, dict):
+            raise InputError(
+                f"class_weight must be None, 'balanced' or a dict, got {class_weight!r}"
+            )
+        unknown = [label for label in class_weight if label not in list(self.classes_)]
         if unknown:
             raise InputError(f"class_weight names {unknown}, the classes are {self.classes_}")
-        return torch.tensor([float(wish.get(label, 1.0)) for label in self.classes_.tolist()])
+        return torch.tensor(
+            [float(class_weight.get(label, 1.0)) for label in self.classes_.tolist()]
+        )
 
     def _scores(
         self, predictor: Predictor, output: Tensor, aim: Tensor, inputs: Inputs
@@ -320,7 +324,7 @@ class TrainedClassifier(ClassifierMixin, TrainedEstimator):  # type: ignore[misc
     def _calibrate(self, predictor: Predictor, inputs: Inputs, aim: Tensor) -> float:
         if not self._train_config.calibrate:
             return 1.0
-        from roughformer.model.inference import run_model
+        from roughformer.model import run_model
 
         output = run_model(predictor.model, inputs, predictor.device)
         weight = self._weights_at(aim, inputs)

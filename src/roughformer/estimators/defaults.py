@@ -62,11 +62,11 @@ def token_config(batch: SeriesBatch, options: dict[str, Any], causal: bool) -> T
     if chosen["basepoint"] == "auto":
         chosen["basepoint"] = bool((_between_series(batch) > _LEVELS_TELL).any())
     if chosen["clock"] == "auto":
-        wish = 0
+        clocks = 0
         if "local" in chosen["views"] and not sparse:
             points = median / _n_windows(chosen["windows"], batch)
-            wish = min(16, int(points // 2), _MOST_CLOCKS // (2 * channels))
-        chosen["clock"] = wish
+            clocks = min(16, int(points // 2), _MOST_CLOCKS // (2 * channels))
+        chosen["clock"] = clocks
     if chosen["spectrum"] == "auto":
         none = sparse or causal or median < 16
         chosen["spectrum"] = None if none else SpectrumConfig()
@@ -90,15 +90,15 @@ def token_config(batch: SeriesBatch, options: dict[str, Any], causal: bool) -> T
     return TokenConfig(**chosen)
 
 
-def _context(wish: Any, windows: Any, batch: SeriesBatch, causal: bool) -> int | None:
+def _context(context: Any, windows: Any, batch: SeriesBatch, causal: bool) -> int | None:
     if not causal:
-        if wish not in ("auto", None):
+        if context not in ("auto", None):
             raise InputError("context is for causal models; set causal=True, or leave it out")
         return None
-    if wish == "auto":
+    if context == "auto":
         goes_on = TokenConfig(windows=windows).rule.rule in ("duration", "points")
         return round(_n_windows(windows, batch)) if goes_on else None
-    return None if wish is None else int(wish)
+    return None if context is None else int(context)
 
 
 def _median_span(batch: SeriesBatch) -> float:

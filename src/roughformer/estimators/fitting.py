@@ -29,7 +29,7 @@ from roughformer.inference import (
     get_model,
     least_scale_of,
 )
-from roughformer.model.outputs import OutputConfig
+from roughformer.model import OutputConfig
 from roughformer.series import SeriesBatch, is_table
 from roughformer.store import StoredSeries
 from roughformer.tokens import TokenConfig, Tokenizer
@@ -288,8 +288,8 @@ class TrainedEstimator(FittedEstimator):
             where, config = run_dir, plan.train
             if len(parts) > 1:
                 where = None if run_dir is None else run_dir / f"member-{number + 1}"
-                told = tuple(_of_member(number + 1, call) for call in config.callbacks)
-                config = config.model_copy(update={"callbacks": told})
+                callbacks = tuple(_of_member(number + 1, call) for call in config.callbacks)
+                config = config.model_copy(update={"callbacks": callbacks})
             config = config.model_copy(update={"seed": seed + number})
             with _ONE_GENERATOR, torch.random.fork_rng():
                 torch.manual_seed(seed + number)
@@ -457,7 +457,7 @@ class TrainedEstimator(FittedEstimator):
         model = plan.spec.model(plan.model)
         metric = self.checked_metric(config.metric)
         source = source_of(
-            encoder, series, target, config, readers=config.readers, weight=weight,
+            encoder, series, target, config, num_workers=config.num_workers, weight=weight,
             rate_like=self._rate_like, to_target=self._to_loss, threads=1,
         )  # fmt: skip
         inputs = source.sample(_FOR_SCALING)

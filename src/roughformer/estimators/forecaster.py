@@ -15,9 +15,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from roughformer.errors import CheckpointError, InputError
 from roughformer.estimators.inputs import aligned, as_series, series_to_fit
-from roughformer.estimators.parameters import from_plain, to_plain
+from roughformer.estimators.parameters import documented, from_plain, to_plain
 from roughformer.inference import Answers, Backtest, ForecastPredictor
-from roughformer.model.forecaster import Forecaster, ForecasterConfig
+from roughformer.model import Forecaster, ForecasterConfig
 from roughformer.series import SeriesBatch, to_seconds
 from roughformer.tokens import check_series
 from roughformer.train import ScaledSeries, check_device, train_forecaster
@@ -31,6 +31,7 @@ _TAIL = 0.005  # share of a channel's values on each side that its scale does no
 _DAY, _WEEK = 86400.0, 604800.0
 
 
+@documented
 class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
     """Forecast and interpolate irregular, ragged, incomplete multichannel series.
 
@@ -254,18 +255,10 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : SeriesBatch, array, list of arrays or table
-            Series, as in ``fit``.
-        times : array-like, optional
-            Times of the samples.
-        lengths : array-like of int, optional
-            Lengths of padded series.
+        {timed}
         static : array-like (B, S), optional
             Static covariates, as in ``fit``.
-        layout : {"time_first", "channels_first"}, optional
-            As in ``fit``.
-        columns : mapping, optional
-            As in ``fit``.
+        {layout}
 
         Returns
         -------
@@ -342,7 +335,7 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
                     network, data, horizon=horizon, steps=self.steps, batch_size=self.batch_size,
                     learning_rate=self.learning_rate, weight_decay=self.weight_decay,
                     interpolation=bool(self.interpolation), seed=seed + number, device=device,
-                    told=print if self.verbose else None,
+                    callback=print if self.verbose else None,
                 )  # fmt: skip
             networks.append(network.cpu())
             self.history_ += [record | {"member": number + 1} for record in history]
@@ -380,12 +373,7 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : SeriesBatch, array, list of arrays or table
-            Series, as in ``fit``.
-        times : array-like, optional
-            Times of the samples.
-        lengths : array-like of int, optional
-            Lengths of padded series.
+        {timed}
         at : array-like (M,), (B, M) or list of B arrays
             Times to predict at, of the kind that the series have: the same for all series, or for
             each its own. After the end of a series: forecasts. Within it: interpolation; a value
@@ -394,10 +382,7 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
             Names or numbers of channels; not given: all.
         static : array-like (B, S), optional
             Static covariates, as in ``fit``.
-        layout : {"time_first", "channels_first"}, optional
-            As in ``fit``.
-        columns : mapping, optional
-            As in ``fit``.
+        {layout}
 
         Returns
         -------
@@ -405,10 +390,10 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
             A list if each series was asked at its own number of times.
         """
         batch, covariates = self._series(X, times, lengths, static, layout, columns)
-        (asked, alone), wanted = _times_asked(at, batch), self._channels(channels)
+        (query_times, alone), wanted = _times_asked(at, batch), self._channels(channels)
         with using_threads(self.n_jobs):
-            answers = self.predictor_.ask(batch, covariates, asked, wanted)
-        return _laid_out(answers, answers.point, asked, len(wanted), alone)
+            answers = self.predictor_.ask(batch, covariates, query_times, wanted)
+        return _laid_out(answers, answers.point, query_times, len(wanted), alone)
 
     def predict_quantiles(
         self,
@@ -427,12 +412,7 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : SeriesBatch, array, list of arrays or table
-            Series, as in ``fit``.
-        times : array-like, optional
-            Times of the samples.
-        lengths : array-like of int, optional
-            Lengths of padded series.
+        {timed}
         at : array-like (M,), (B, M) or list of B arrays
             Times to predict at, as in ``predict``.
         levels : sequence of float, default (0.1, 0.5, 0.9)
@@ -441,10 +421,7 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
             Names or numbers of channels; not given: all.
         static : array-like (B, S), optional
             Static covariates, as in ``fit``.
-        layout : {"time_first", "channels_first"}, optional
-            As in ``fit``.
-        columns : mapping, optional
-            As in ``fit``.
+        {layout}
 
         Returns
         -------
@@ -454,11 +431,11 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
         if not all(0 < level < 1 for level in levels):
             raise InputError(f"levels must lie between 0 and 1, got {tuple(levels)!r}")
         batch, covariates = self._series(X, times, lengths, static, layout, columns)
-        (asked, alone), wanted = _times_asked(at, batch), self._channels(channels)
+        (query_times, alone), wanted = _times_asked(at, batch), self._channels(channels)
         with using_threads(self.n_jobs):
-            answers = self.predictor_.ask(batch, covariates, asked, wanted)
+            answers = self.predictor_.ask(batch, covariates, query_times, wanted)
         found = np.stack([self.predictor_.quantile(answers, level) for level in levels], axis=1)
-        return _laid_out(answers, found, asked, len(wanted), alone)
+        return _laid_out(answers, found, query_times, len(wanted), alone)
 
     def predict_interval(
         self,
@@ -477,12 +454,7 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : SeriesBatch, array, list of arrays or table
-            Series, as in ``fit``.
-        times : array-like, optional
-            Times of the samples.
-        lengths : array-like of int, optional
-            Lengths of padded series.
+        {timed}
         at : array-like (M,), (B, M) or list of B arrays
             Times to predict at, as in ``predict``.
         coverage : float, default 0.9
@@ -491,10 +463,7 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
             Names or numbers of channels; not given: all.
         static : array-like (B, S), optional
             Static covariates, as in ``fit``.
-        layout : {"time_first", "channels_first"}, optional
-            As in ``fit``.
-        columns : mapping, optional
-            As in ``fit``.
+        {layout}
 
         Returns
         -------
@@ -525,18 +494,10 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : SeriesBatch, array, list of arrays or table
-            Series, as in ``fit``.
-        times : array-like, optional
-            Times of the samples.
-        lengths : array-like of int, optional
-            Lengths of padded series.
+        {timed}
         static : array-like (B, S), optional
             Static covariates, as in ``fit``.
-        layout : {"time_first", "channels_first"}, optional
-            As in ``fit``.
-        columns : mapping, optional
-            As in ``fit``.
+        {layout}
 
         Returns
         -------
@@ -545,12 +506,14 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
         """
         batch, covariates = self._series(X, times, lengths, static, layout, columns)
         rows = [np.isnan(batch.series(b)[1]).any(axis=1) for b in range(len(batch))]
-        asked = [batch.series(b)[0][rows[b]] for b in range(len(batch))]
+        query_times = [batch.series(b)[0][rows[b]] for b in range(len(batch))]
         with using_threads(self.n_jobs):
-            answer = self.predictor_.ask(batch, covariates, asked, np.arange(batch.n_channels))
+            answer = self.predictor_.ask(
+                batch, covariates, query_times, np.arange(batch.n_channels)
+            )
         values = np.array(batch.values, dtype=np.float64)
         point = np.flatnonzero(np.concatenate([np.zeros(0, bool), *rows]))
-        first = np.cumsum([0, *(len(a) for a in asked)])
+        first = np.cumsum([0, *(len(a) for a in query_times)])
         values[point[first[answer.series] + answer.place], answer.channel] = answer.point
         return batch.with_values(values)
 
@@ -570,18 +533,10 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : SeriesBatch, array, list of arrays or table
-            Series, as in ``fit``.
-        times : array-like, optional
-            Times of the samples.
-        lengths : array-like of int, optional
-            Lengths of padded series.
+        {timed}
         static : array-like (B, S), optional
             Static covariates, as in ``fit``.
-        layout : {"time_first", "channels_first"}, optional
-            As in ``fit``.
-        columns : mapping, optional
-            As in ``fit``.
+        {layout}
 
         Returns
         -------
@@ -614,18 +569,12 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
         ----------
         X : SeriesBatch, array, list of arrays or table
             Series, as in ``fit``; not those of the training, of course.
-        times : array-like, optional
-            Times of the samples.
-        lengths : array-like of int, optional
-            Lengths of padded series.
+        {times}
         coverage : float, default 0.9
             Of the intervals.
         static : array-like (B, S), optional
             Static covariates, as in ``fit``.
-        layout : {"time_first", "channels_first"}, optional
-            As in ``fit``.
-        columns : mapping, optional
-            As in ``fit``.
+        {layout}
 
         Returns
         -------
@@ -808,12 +757,14 @@ def _seconds(stamps: Array, batch: SeriesBatch) -> Array:
     return seconds
 
 
-def _laid_out(answer: Answers, found: Array, asked: list[Array], n: int, alone: bool) -> Any:
+def _laid_out(answer: Answers, found: Array, query_times: list[Array], n: int, alone: bool) -> Any:
     """Answers ``(Q, ...)`` as ``(B, M, C, ...)``, or as a list if each series was asked alone."""
-    first = np.cumsum([0, *(len(a) for a in asked)])
+    first = np.cumsum([0, *(len(a) for a in query_times)])
     out = np.full((first[-1], n, *found.shape[1:]), np.nan)
     where = first[answer.series] + answer.place
     out[where, np.tile(np.arange(n), len(where) // max(n, 1))] = found
     if alone:
         return [out[a:b] for a, b in pairwise(first)]
-    return out.reshape(len(asked), len(asked[0]) if asked else 0, n, *found.shape[1:])
+    return out.reshape(
+        len(query_times), len(query_times[0]) if query_times else 0, n, *found.shape[1:]
+    )

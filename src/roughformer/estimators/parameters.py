@@ -12,8 +12,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from roughformer.errors import InputError
-from roughformer.model import RFormerConfig
-from roughformer.model.tempo import TempoConfig
+from roughformer.model import RFormerConfig, TempoConfig
 from roughformer.signatures import Windows
 from roughformer.tokens import TokenConfig
 from roughformer.util.groups import Group
@@ -129,7 +128,7 @@ _AUTO = {
     "tokens": ("windows", "depth", "basepoint", "clock", "context", "observations", "spectrum"),
     "model": ("wide", "scaling"),
 }
-_RENAMED = {"members": "n_estimators"}
+_RENAMED = {"members": "n_estimators", "readers": "num_workers"}
 
 
 class GroupedParameters(BaseEstimator):  # type: ignore[misc]
@@ -267,7 +266,7 @@ class GroupedParameters(BaseEstimator):  # type: ignore[misc]
                 options.setdefault(group, {})[option] = value
             else:
                 flat[name] = value
-        return cls(**flat, **{name: cls.groups[name](**some) for name, some in options.items()})
+        return cls(**flat, **{name: cls.groups[name](**given) for name, given in options.items()})
 
     @classmethod
     def usual_settings(cls) -> dict[str, Any]:
@@ -544,7 +543,7 @@ validation_index_ : ndarray of int
 n_features_in_ : int
     Number of channels.""",
     "X": """\
-X : SeriesBatch, array or list of arrays
+X : SeriesBatch, array, list of arrays or table
     Series: anything ``SeriesBatch.of`` takes.""",
     "times": """\
 times : array-like, optional

@@ -13,7 +13,7 @@ from roughformer.estimators.parameters import ModelConfig, RateModelConfig, docu
 from roughformer.estimators.regressor import TrainedRegressor
 from roughformer.estimators.summary import beside_baselines, out_of_fold
 from roughformer.inference import NumberTargets, Predictor, check_rates
-from roughformer.model.outputs import OutputConfig
+from roughformer.model import OutputConfig
 from roughformer.signatures import View
 from roughformer.store import StoredSeries
 from roughformer.tokens import CellEncoder, TokenConfig
@@ -113,12 +113,12 @@ class _WithRecipe(TrainedEstimator):
         if of_class is not None:
             each = of_class[target]
             weight = each if weight is None else weight * each
-        some = np.arange(len(batch))
-        if len(some) > _MOST_SERIES:
-            some = np.sort(np.random.default_rng(seed).permutation(len(some))[:_MOST_SERIES])
-            batch, target = batch[some], target[some]
-            weight = None if weight is None else weight[some]
-            groups = None if groups is None else np.asarray(groups)[some]
+        chosen = np.arange(len(batch))
+        if len(chosen) > _MOST_SERIES:
+            chosen = np.sort(np.random.default_rng(seed).permutation(len(chosen))[:_MOST_SERIES])
+            batch, target = batch[chosen], target[chosen]
+            weight = None if weight is None else weight[chosen]
+            groups = None if groups is None else np.asarray(groups)[chosen]
         encoder = CellEncoder.fit(batch, tuple(self.static))
         fitted = fit_ensemble(
             encoder,

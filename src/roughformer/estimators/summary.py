@@ -15,7 +15,7 @@ from torch import Tensor
 
 from roughformer.estimators.ensemble import FittedEnsemble
 from roughformer.inference import ClassTargets, NumberTargets, Predictor
-from roughformer.model.ensemble import PathFeatures, SignatureEnsemble
+from roughformer.model import PathFeatures, SignatureEnsemble
 from roughformer.series import SeriesBatch
 from roughformer.tokens import CellEncoder
 from roughformer.train import (
@@ -87,8 +87,8 @@ def beside_baselines(
     (batch, y, w), (new, y_new, w_new) = (_known_part(*part) for part in (train, held))
     if len(batch) < _FEWEST or len(new) < 2 or (classes and len(np.unique(y)) < 2):
         return {}, {}
-    some = np.sort(np.random.default_rng(seed).permutation(len(batch))[:_MOST_FITTED])
-    batch, y, w = batch[some], y[some], None if w is None else w[some]
+    chosen = np.sort(np.random.default_rng(seed).permutation(len(batch))[:_MOST_FITTED])
+    batch, y, w = batch[chosen], y[chosen], None if w is None else w[chosen]
     encoder = CellEncoder.fit(batch, static)
     inputs, inputs_new = encoder.encode(batch), encoder.encode(new)
     path = PathFeatures(len(encoder.channels), encoder.n_cells, 1024, 4000, len(encoder.spans))

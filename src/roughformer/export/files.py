@@ -27,8 +27,7 @@ from roughformer.export.check import (
     synthetic_inputs,
 )
 from roughformer.export.graphs import MAX_WINDOWS, Exportable, Graph, StepGraph, static_names
-from roughformer.inference.predictor import Predictor
-from roughformer.inference.targets import ClassTargets
+from roughformer.inference import ClassTargets, Predictor
 from roughformer.series import SeriesBatch
 from roughformer.util.atomic import write_file
 from roughformer.util.checks import optional, whole_number

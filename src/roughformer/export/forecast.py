@@ -12,8 +12,8 @@ from roughformer.errors import InputError
 from roughformer.export.check import Arrays, Run
 from roughformer.export.files import EXAMPLE, Dtype, Exported, Format, export_graph, value_type
 from roughformer.export.graphs import Exportable
-from roughformer.inference.forecasts import ForecastPredictor
-from roughformer.model.forecaster import QUANTILES, Moments, Queries
+from roughformer.inference import ForecastPredictor
+from roughformer.model import QUANTILES, Moments, Queries
 from roughformer.series import SeriesBatch
 
 __all__ = ["ForecastGraph", "export_forecaster"]
@@ -55,7 +55,7 @@ class ForecastGraph(Exportable):
         ):
             self.register_buffer(name, torch.tensor(value))
         static = ("static",) if self.config.n_static else ()
-        self.name_inputs(("values", "times", "lengths", "at", *static), "points")
+        self.name_inputs(("values", "times", "lengths", "at", *static), "points", "series")
         self.dynamic["at"][1] = "queries"
         self.outputs = ("value", "quantiles")
 

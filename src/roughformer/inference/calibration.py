@@ -134,11 +134,11 @@ def level_of(value: Array, quantiles: Array, levels: Array) -> Array:
 
 def value_at(level: Array, quantiles: Array, levels: Array) -> Array:
     """Value at ``level (Q,)`` of the distributions with ``quantiles (Q, k)`` at ``levels (k,)``."""
-    score, asked = ndtri(levels), ndtri(level)
-    segment = np.clip(np.searchsorted(score, asked) - 1, 0, len(levels) - 2)
+    score, wanted = ndtri(levels), ndtri(level)
+    segment = np.clip(np.searchsorted(score, wanted) - 1, 0, len(levels) - 2)
     row = np.arange(len(level))
     left, right = quantiles[row, segment], quantiles[row, segment + 1]
-    share = (asked - score[segment]) / (score[segment + 1] - score[segment])
+    share = (wanted - score[segment]) / (score[segment + 1] - score[segment])
     found: Array = left + share * (right - left)
     return found
 
@@ -201,8 +201,8 @@ class LevelCalibration:
         horizon = np.append(self.edges, np.inf)  # one of each range
         eye = np.eye(k)
         # The value at a level is linear in the quantiles: ask for it at unit vectors.
-        asked = np.stack([self.level(level, horizon) for level in levels], axis=1)  # (n, k)
-        rows = [value_at(asked.ravel(), np.tile(e, (n * k, 1)), levels) for e in eye]
+        wanted = np.stack([self.level(level, horizon) for level in levels], axis=1)  # (n, k)
+        rows = [value_at(wanted.ravel(), np.tile(e, (n * k, 1)), levels) for e in eye]
         return np.stack(rows, axis=-1).reshape(n, k, k)
 
     def to_plain(self) -> dict[str, Any]:

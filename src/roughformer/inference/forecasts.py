@@ -14,7 +14,7 @@ import torch
 
 from roughformer.errors import CheckpointError, InputError
 from roughformer.inference.calibration import LevelCalibration, level_of, value_at
-from roughformer.model.forecaster import (
+from roughformer.model import (
     QUANTILES,
     Forecaster,
     ForecasterConfig,
@@ -195,7 +195,7 @@ class ForecastPredictor:
         self,
         batch: SeriesBatch,
         static: Array,
-        asked: list[Array],
+        query_times: list[Array],
         wanted: Array,
         *,
         warn: bool = True,
@@ -208,7 +208,7 @@ class ForecastPredictor:
             What is known.
         static : ndarray (B, S)
             Static covariates.
-        asked : list of B arrays (M_b,)
+        query_times : list of B arrays (M_b,)
             Times of each series.
         wanted : ndarray of int (n,)
             Numbers of the channels.
@@ -220,9 +220,9 @@ class ForecastPredictor:
         Answers
             M_0 n + M_1 n + ... of them; the channels of a time stand together.
         """
-        series = np.repeat(np.arange(len(batch)), [len(a) for a in asked])
-        time = np.concatenate([np.zeros(0), *asked])
-        place = np.concatenate([np.zeros(0, int), *(np.arange(len(a)) for a in asked)])
+        series = np.repeat(np.arange(len(batch)), [len(a) for a in query_times])
+        time = np.concatenate([np.zeros(0), *query_times])
+        place = np.concatenate([np.zeros(0, int), *(np.arange(len(a)) for a in query_times)])
         end = self.ends(batch)[series]
         inside = time <= end
         self._check_times(inside, time - end, warn)
@@ -289,9 +289,9 @@ class ForecastPredictor:
             channels=batch.channels,
             time_origin=batch.time_origin,
         )
-        asked = [batch.times[after & (of_point == b)] for b in range(len(batch))]
-        answers = self.ask(past, static, asked, np.arange(batch.n_channels), warn=False)
-        first = np.cumsum([0, *(len(a) for a in asked)])
+        query_times = [batch.times[after & (of_point == b)] for b in range(len(batch))]
+        answers = self.ask(past, static, query_times, np.arange(batch.n_channels), warn=False)
+        first = np.cumsum([0, *(len(a) for a in query_times)])
         point = np.flatnonzero(after)[first[answers.series] + answers.place]
         true = batch.values[point, answers.channel]
         scored = ~np.isnan(true) & ~np.isin(answers.channel, known_future)

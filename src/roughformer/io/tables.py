@@ -14,7 +14,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from roughformer.errors import InputError
-from roughformer.series import SeriesBatch, to_table, told_apart
+from roughformer.series import SeriesBatch, has_exact_ids, to_table
 from roughformer.util.checks import existing_file
 
 __all__ = ["read_csv", "read_table", "write_table"]
@@ -133,9 +133,22 @@ def read_csv(
 ) -> pa.Table:
     """Read a CSV file, or its bytes, as an Arrow table.
 
-    Without ``separator``, comma, semicolon and tab are told apart by the first line; unless it is
-    the comma, numbers may have decimal commas. ``series_id``: a column of ids, which stay strings
-    where numbers would make two of them one.
+    Unless the separator is the comma, numbers may have decimal commas.
+
+    Parameters
+    ----------
+    source : Path or bytes
+        The file, or its content.
+    separator : str, optional
+        Not given: comma, semicolon or tab, whichever the first line has most of.
+    columns : list of str, optional
+        Columns to read; not given: all.
+    series_id : str, optional
+        A column of ids: they stay strings if two of them would become the same number.
+
+    Returns
+    -------
+    pyarrow.Table
     """
     import pyarrow.csv as pv
 
@@ -162,7 +175,7 @@ def read_csv(
         options["convert_options"].include_columns = list(dict.fromkeys(columns))
     with opened() as stream:
         table = pv.read_csv(stream, **options)
-    if table.column_names.count(series_id) == 1 and not told_apart(table.column(series_id)):
+    if table.column_names.count(series_id) == 1 and not has_exact_ids(table.column(series_id)):
         # Whole numbers of more than 64 bits.
         options["convert_options"].column_types = {series_id: pa.string()}
         with opened() as stream:

@@ -130,7 +130,9 @@ def _header(path: Path) -> Any:
     try:
         return wfdb.rdheader(str(path))
     except Exception as error:  # wfdb parses with little care: any kind of error may come
-        raise InputError(f"{file} is no WFDB header that wfdb can read: {_words(error)}") from error
+        raise InputError(
+            f"{file} is not a WFDB header that wfdb can read: {_words(error)}"
+        ) from error
 
 
 def _words(error: Exception) -> str:

@@ -75,16 +75,16 @@ def plot_forecast(
         rows = figure.subplots(max(len(numbers), 1), 1, sharex=True, squeeze=False)[:, 0]
         for axes, c in zip(rows, numbers, strict=False):
             draw_channel(axes, times, values[:, c])
-            some = mine & (backtest.channel == c)
-            at = backtest.time[some]
+            mask = mine & (backtest.channel == c)
+            at = backtest.time[mask]
             order = np.argsort(at)
             axes.fill_between(
-                at[order], backtest.lower[some][order], backtest.upper[some][order],
+                at[order], backtest.lower[mask][order], backtest.upper[mask][order],
                 color=ORANGE, alpha=0.25, lw=0,
             )  # fmt: skip
-            axes.plot(at[order], backtest.value[some][order], "o-", color=ORANGE, lw=1.2, ms=2.6)
-            if some.any():
-                origin = float((at - backtest.ahead[some])[0])
+            axes.plot(at[order], backtest.value[mask][order], "o-", color=ORANGE, lw=1.2, ms=2.6)
+            if mask.any():
+                origin = float((at - backtest.ahead[mask])[0])
                 axes.axvline(origin, color=GREY, lw=0.8, ls=":")
             axes.set_ylabel(shorten(one.channels[c], 18), rotation=0, ha="right", va="center")
         if not numbers:

@@ -100,13 +100,13 @@ def one_series(batch: SeriesBatch, i: int) -> SeriesBatch:
     return batch[int(i)]
 
 
-def choose_channels(one: SeriesBatch, wish: Sequence[str] | None, most: int) -> list[str]:
+def choose_channels(one: SeriesBatch, requested: Sequence[str] | None, most: int) -> list[str]:
     """Names in the order of the batch; without a wish those that are observed most."""
-    if wish is None:
+    if requested is None:
         seen = np.isfinite(one.values).sum(axis=0)
         best = np.sort(np.argsort(-seen, kind="stable")[:most])
         return [one.channels[c] for c in best]
-    names = [wish] if isinstance(wish, str) else list(wish)
+    names = [requested] if isinstance(requested, str) else list(requested)
     unknown = [name for name in names if name not in one.channels]
     if unknown:
         raise InputError(

@@ -495,9 +495,9 @@ def _from_labels(
                 f"{', '.join(present)}"
             )
         table = values_by_series(labels, key, name)
-        some = next(iter(table.values()), None)
+        default = next(iter(table.values()), None)
         known &= np.array([k in table for k in keys], dtype=bool)
-        found.append(np.array([table.get(k, some) for k in keys]))
+        found.append(np.array([table.get(k, default) for k in keys]))
     if not known.any():
         raise InputError(
             f"no series of the data is in {labels}: its column {key!r} must hold their ids, such "

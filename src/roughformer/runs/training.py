@@ -10,14 +10,20 @@ import numpy as np
 import numpy.typing as npt
 
 from roughformer.errors import InputError
-from roughformer.estimators import estimator_class
-from roughformer.estimators.summary import Scores, compared, known_scores
+from roughformer.estimators import Scores, compared, estimator_class, known_scores
 from roughformer.inference import Predictor
 from roughformer.plots.report import write_report
 from roughformer.runs.data import Columns, SeriesData, read_data, say
-from roughformer.runs.directory import is_restart, started_run, write_json
-from roughformer.runs.scores import figures_of, predictions, scores_of
-from roughformer.runs.settings import choose_task, read_config, settings_of, to_toml
+from roughformer.runs.evaluation import figures_of, predictions, scores_of
+from roughformer.runs.run import (
+    choose_task,
+    is_restart,
+    read_config,
+    settings_of,
+    started_run,
+    to_toml,
+    write_json,
+)
 from roughformer.store import StoredSeries
 from roughformer.train import better, current_process_group
 from roughformer.util.atomic import write_file
@@ -147,43 +153,45 @@ def run_training(request: TrainingRequest) -> dict[str, Any]:
     processes = current_process_group()
     resume = processes.once(lambda: request.resume or is_restart(request.out))
     request = replace(request, resume=resume, quiet=request.quiet or not processes.first)
-    asked = read_request(request)
-    data, held = asked.data, asked.held
-    settings = settings_of(asked.task, asked.preset, asked.given, request.flags, model=asked.model)
+    loaded = read_request(request)
+    data, held = loaded.data, loaded.held
+    settings = settings_of(
+        loaded.task, loaded.preset, loaded.given, request.flags, model=loaded.model
+    )
     if not request.quiet:
-        what = f"{asked.task} of {asked.about['target']!r}"
+        what = f"{loaded.task} of {loaded.about['target']!r}"
         say(f"{len(data.batch)} series, {data.batch.n_points:,} points, "
             f"{_count(data.batch.channels)}; {what}")  # fmt: skip
 
-    text = to_toml(settings, {"data": asked.about})
+    text = to_toml(settings, {"data": loaded.about})
     weights = settings.get("class_weight")
     if isinstance(weights, dict):
-        settings = settings | {"class_weight": named_weights(weights, asked.target)}
+        settings = settings | {"class_weight": named_weights(weights, loaded.target)}
     running = {
         "run_dir": request.out,
         "training__resume": request.resume,
         "verbose": 0 if request.quiet else 1,
     }
-    estimator: Any = estimator_class(asked.task, asked.model).from_settings(settings | running)
+    estimator: Any = estimator_class(loaded.task, loaded.model).from_settings(settings | running)
     with ExitStack() as whole:
         with ExitStack() as stack:
             processes.once(lambda: _begin(request, text, stack, whole))
             estimator.fit(
                 data.batch,
-                asked.target,
+                loaded.target,
                 groups=data.groups,
                 validation_data=None if held is None else (held.batch, held.target),
             )
         if not processes.first:
             return {}
-        estimator.predictor_.metadata["data"] = asked.about
+        estimator.predictor_.metadata["data"] = loaded.about
         estimator.save(request.out / "model")
         index = estimator.validation_index_
         # Of several members each has its own validation part, and the others were trained on it.
         readable = not isinstance(data.batch, StoredSeries) or data.batch.holds_series
         if held is None and readable and len(index) and len(estimator.member_histories_) == 1:
-            held = replace(data, batch=data.batch[index], target=asked.target[index])
-        scored = (("validation", held), ("test", asked.test))
+            held = replace(data, batch=data.batch[index], target=loaded.target[index])
+        scored = (("validation", held), ("test", loaded.test))
         parts = {name: part for name, part in scored if part and _some_known(part.target)}
         return _close(request, estimator, settings, parts, data, time.perf_counter() - started)
 
@@ -214,7 +222,7 @@ def _keep_config(request: TrainingRequest, text: str) -> None:
     if request.resume and path.exists():
         # Who reads a store changes nothing in the run.
         old, new = (
-            [line for line in one.splitlines() if not line.startswith("readers = ")]
+            [line for line in one.splitlines() if not line.startswith("num_workers = ")]
             for one in (path.read_text(), text)
         )
         changed = [line for line in new if line not in old] or [

@@ -13,8 +13,7 @@ from roughformer.errors import InputError
 from roughformer.estimators import RFormerClassifier, estimator_class
 from roughformer.plots.report import write_report
 from roughformer.runs.data import say
-from roughformer.runs.directory import write_json
-from roughformer.runs.settings import by_setting, read_config, settings_of, to_toml
+from roughformer.runs.run import by_setting, read_config, settings_of, to_toml, write_json
 from roughformer.runs.training import TrainingRequest, named_weights, read_request, run_training
 from roughformer.series import SeriesBatch
 from roughformer.store import StoredSeries
@@ -69,8 +68,10 @@ def run_tuning(request: TuningRequest) -> dict[str, Any]:
                 + (f", {before} of them begun before" if before else "")
             )
         write_file(out / "space.toml", to_toml(search.space.plain(), {}).encode())
-        told = None if quiet else _TuneProgress(search.space, search.metric, request.trials)
-        study = _as_run(search, request).run(request.trials, workers=request.workers, told=told)
+        progress = None if quiet else _TuneProgress(search.space, search.metric, request.trials)
+        study = _as_run(search, request).run(
+            request.trials, workers=request.workers, callback=progress
+        )
         best = best_trial(study)
         if best is None:
             raise InputError(_nothing(study))
@@ -175,7 +176,7 @@ def _plan(request: TuningRequest) -> tuple[Search, dict[str, Any]]:
 
 def _resolved(settings: dict[str, Any], batch: SeriesBatch) -> dict[str, Any]:
     """With what "auto" means for these series where the search needs a value to start from."""
-    from roughformer.estimators.defaults import token_config
+    from roughformer.estimators import token_config
     from roughformer.tokens import TokenConfig
 
     names = {"static": "static"} | {

@@ -20,13 +20,13 @@ from roughformer.series._table import (
     column_numbers,
     column_times,
     guess_roles,
+    has_exact_ids,
     is_table,
     is_usual,
     run_starts,
     sorting_order,
     take_rows,
     to_table,
-    told_apart,
     with_roles,
 )
 from roughformer.series.batch import SeriesBatch
@@ -43,6 +43,7 @@ __all__ = [
     "column_numbers",
     "column_times",
     "guess_roles",
+    "has_exact_ids",
     "is_table",
     "is_tensor",
     "is_usual",
@@ -55,6 +56,5 @@ __all__ = [
     "take_rows",
     "to_seconds",
     "to_table",
-    "told_apart",
     "with_roles",
 ]

@@ -64,7 +64,7 @@ def encode_runs(data: pa.Table, name: str) -> tuple[npt.NDArray[Any], Index, Ind
     """
     column = data.column(name)
     _refuse_null(column, name, "name the series or channel of each row")
-    if not told_apart(column):
+    if not has_exact_ids(column):
         raise InputError(
             f"ids in column {name!r} are floating-point numbers beyond 2^53, which cannot be told "
             "apart; give them as whole numbers of 64 bits or as texts"
@@ -75,7 +75,7 @@ def encode_runs(data: pa.Table, name: str) -> tuple[npt.NDArray[Any], Index, Ind
     return *encode(pa.table({name: take_rows(column, starts)}), name), starts
 
 
-def told_apart(column: pa.ChunkedArray) -> bool:
+def has_exact_ids(column: pa.ChunkedArray) -> bool:
     """Whether whole numbers cannot have been rounded to the same floating-point number."""
     if not pt.is_floating(column.type):
         return True
@@ -761,7 +761,7 @@ def to_table(
     value: str = "value",
     label: str = "label",
 ) -> pa.Table:
-    """A batch as a table, wide or long, with the columns called as told; ``read`` the other way."""
+    """Convert a batch to a wide or long table with these column names; the inverse of ``read``."""
     if form not in ("wide", "long"):
         raise InputError(f"form must be 'wide' or 'long', got {form!r}")
     n_series, n_channels = len(batch), batch.n_channels

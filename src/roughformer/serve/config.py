@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from roughformer.errors import InputError
-from roughformer.inference.alarms import Alarm
+from roughformer.inference import Alarm
 from roughformer.util.checks import real_number, whole_number
 
 __all__ = ["Limits", "Options", "StreamOptions"]

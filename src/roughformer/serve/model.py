@@ -14,10 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 import roughformer
-from roughformer.inference.explanation import explain
-from roughformer.inference.forecasts import ForecastPredictor
-from roughformer.inference.predictor import Predictor
-from roughformer.inference.targets import ClassTargets
+from roughformer.inference import ClassTargets, ForecastPredictor, Predictor, explain
 from roughformer.series import SeriesBatch, UnobservedWarning
 from roughformer.serve.config import Limits
 from roughformer.serve.errors import APIError, invalid

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from roughformer.errors import CapacityError, CheckpointError, InputError
-from roughformer.inference.alarms import Alarm, AlarmState
+from roughformer.inference import Alarm, AlarmState
 from roughformer.serve.config import Limits, StreamOptions
 from roughformer.serve.errors import APIError, invalid
 from roughformer.serve.json_bodies import Observations

@@ -20,7 +20,7 @@ import pyarrow.types as pt
 
 from roughformer.errors import InputError
 from roughformer.io import read_csv
-from roughformer.series import SeriesBatch, guess_roles, is_usual, told_apart
+from roughformer.series import SeriesBatch, guess_roles, has_exact_ids, is_usual
 from roughformer.serve.config import Limits
 from roughformer.serve.errors import APIError, invalid
 from roughformer.serve.json_bodies import MAX_ID_LENGTH, MAX_VALUE, Observations
@@ -351,7 +351,7 @@ def read_file(
             ids = next(
                 (n for n in table.column_names if n == ids or is_usual(n, "series_id")), None
             )
-            if ids is not None and not told_apart(table.column(ids)):
+            if ids is not None and not has_exact_ids(table.column(ids)):
                 table = read_csv(data, series_id=ids)  # long numbers, as strings
     if table.num_rows > limits.max_length:
         raise APIError(400, f"a file may have {limits.max_length} rows, got {table.num_rows}")

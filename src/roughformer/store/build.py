@@ -125,7 +125,7 @@ def check_lock(store: Place, key: str) -> None:
     except FileNotFoundError:
         holder = None
     if holder != key:
-        raise InputError(f"{store} is no longer made by the build that this unit is of")
+        raise InputError(f"{store} is now being made by another build; this one has ended")
 
 
 def _mark(store: Place, key: str) -> None:
@@ -144,12 +144,13 @@ def _refuse_others(store: Place) -> None:
     for name in names:
         if not _OURS.fullmatch(name):
             raise InputError(
-                f"{store} holds {name!r}, which is no part of a feature store; choose another --out"
+                f"{store} holds {name!r}, which is not part of a feature store; choose another "
+                "--out"
             )
     shards = [store.at(info) for info in entries if info.path.endswith(".parquet")]
     if shards and not {MANIFEST, MARKER} & set(names) and not is_shard(shards[0]):
         raise InputError(
-            f"{shards[0]} is no shard of a feature store; choose another --out, or move it away"
+            f"{shards[0]} is not a shard of a feature store; choose another --out, or move it away"
         )
 
 
@@ -284,7 +285,7 @@ class ShardWork:
 
         place = self.store / shard_name(unit.number)
         with clock.running("write"), warnings.catch_warnings():
-            warnings.simplefilter("ignore", UnobservedWarning)  # counted, and told once
+            warnings.simplefilter("ignore", UnobservedWarning)  # counted, and reported once
             shard = write_shard(
                 place, self.key, unit.number, blocks(), self.columns,
                 may_appear=lambda: check_lock(self.store, self.key),
@@ -325,7 +326,7 @@ def _batches(unit: Unit, recipe: Recipe, buffers: BufferPool, sort: bool) -> Ite
     pieces = ascending_rows(
         tables, columns.series_id, after=unit.after, until=unit.until, sort=sort
     )
-    if columns.wide_alone:
+    if columns.is_plain_wide:
         yield from interleaved_series(pieces, columns, recipe.origin, most, buffers)
     else:
         for table in whole_series(pieces, most):
@@ -433,7 +434,7 @@ def fit_recipe(units: Sequence[Unit], recipe: Recipe, config: TokenConfig | None
         )
     sample = SeriesBatch.concatenate(parts)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UnobservedWarning)  # told of all series, at the end
+        warnings.simplefilter("ignore", UnobservedWarning)  # reported for all series, at the end
         tokenizer = None if config is None else Tokenizer.fit(config, sample)
         blocks = list(recipe.rows(sample[: min(len(sample), 64)], tokenizer))
     columns = schema_of(blocks[0])
@@ -444,8 +445,8 @@ def fit_recipe(units: Sequence[Unit], recipe: Recipe, config: TokenConfig | None
 def _some(
     unit: Unit, recipe: Recipe, buffers: BufferPool, series: int, points: int
 ) -> list[SeriesBatch]:
-    """The first series of a unit: at most so many, and none after as many points; how its rows come
-    in batches does not matter.
+    """The first ``series`` series of a unit, or fewer: none after ``points`` points, however its
+    rows come in batches.
     """
     for sort in (False, True):
         parts: list[SeriesBatch] = []

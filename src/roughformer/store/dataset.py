@@ -1,8 +1,8 @@
 """The Parquet files that a store is made of: columns, footers, and how they are cut into units.
 
 Nothing but footers is read here. They tell the columns, the number of rows of each row group and
-the smallest and largest series id in it. A column may also be told by a file's path, as partitioned
-data have it: all rows of ``archive/patient=17/part-0.parquet`` have 17 in the column patient.
+the smallest and largest series id in it. A column may also be a key in a file's path, as in
+partitioned data: all rows of ``archive/patient=17/part-0.parquet`` have 17 in the column patient.
 """
 
 import hashlib
@@ -49,7 +49,7 @@ class TableColumns:
         return tuple(dict.fromkeys(name for name in names if name is not None))
 
     @property
-    def wide_alone(self) -> bool:
+    def is_plain_wide(self) -> bool:
         """Whether there is a column for each channel, and nothing beside times and ids."""
         return self.channel is None and not self.static and self.label is None
 
@@ -59,9 +59,7 @@ class TableColumns:
         return {name: list(v) if isinstance(v, tuple) else v for name, v in fields.items()}
 
     def check(self, schema: pa.Schema) -> None:
-        """``InputError`` where a column cannot be what it is said to be; says so before hours of
-        work, not after.
-        """
+        """Refuse columns of the wrong type before the work begins."""
         kind = _decoded(schema.field(self.series_id).type)
         if not (pt.is_integer(kind) or pt.is_string(kind) or pt.is_large_string(kind)):
             raise InputError(
@@ -139,7 +137,7 @@ class _Footer:
 
     @cached_property
     def keys(self) -> dict[str, str]:
-        """What the path tells beside the columns."""
+        """Keys of the path that are not columns."""
         keys = keys_of(self.place)
         return {name: text for name, text in keys.items() if name not in self.schema.names}
 
@@ -173,8 +171,8 @@ def open_source(files: Sequence[Place], columns: Sequence[str], series_id: str) 
     """Read the footers; all files must have the ``columns``, each of one kind."""
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         footers = list(pool.map(_footer, files))
-    told_by_paths = {name for footer in footers for name in footer.keys}
-    keys = {name: _kind_of_key(footers, name) for name in columns if name in told_by_paths}
+    path_names = {name for footer in footers for name in footer.keys}
+    keys = {name: _kind_of_key(footers, name) for name in columns if name in path_names}
     schema = _common_schema(footers, columns, keys)
     groups = [group for footer in footers for group in _groups(footer, columns, series_id, keys)]
     if not groups:
@@ -192,7 +190,7 @@ def schema_of_file(place: Place) -> pa.Schema:
 
 
 def keys_of(place: Place) -> dict[str, str]:
-    """What the directories of a path tell: ``patient=17/a.parquet`` -> {"patient": "17"}."""
+    """Keys in the directories of a path: ``patient=17/a.parquet`` -> {"patient": "17"}."""
     matches = (_KEY.fullmatch(part) for part in place.path.split("/")[:-1])
     return {unquote(key[1]): unquote(key[2]) for key in matches if key is not None}
 
@@ -230,7 +228,7 @@ def _footer(place: Place) -> _Footer:
 def _read_footer(place: Place) -> _Footer:
     info = place.info()
     if info.type != fs.FileType.File:
-        raise InputError(f"{place} is no file")
+        raise InputError(f"{place} is not a file")
     with place.system.open_input_file(place.path) as file:
         size = file.size()
         tail = file.read_at(min(size, _TAIL), max(size - _TAIL, 0))
@@ -253,12 +251,12 @@ def _kind_of_key(footers: Sequence[_Footer], name: str) -> pa.DataType:
     for footer in footers:
         if name in footer.schema.names:
             raise InputError(
-                f"{name!r} is a column of {footer.place}, and told by the paths of other files; "
-                "write them alike"
+                f"{name!r} is a column of {footer.place} and a key in the paths of other files; "
+                "write all files the same way"
             )
         if footer.keys.get(name, _NO_KEY) == _NO_KEY:
             raise InputError(
-                f"{name!r} is told by the paths of files ({name}=...), but not by that of "
+                f"{name!r} is a key in the paths of files ({name}=...), but not in that of "
                 f"{footer.place}"
             )
     texts = {footer.keys[name] for footer in footers}
@@ -392,7 +390,7 @@ def by_id(groups: Sequence[Group]) -> list[Group] | None:
 
 
 def spans(rows: Sequence[int], target: int, may_cut: Sequence[bool]) -> list[tuple[int, int]]:
-    """Cut things of so many rows into spans ``[first, last)`` of at most ``target`` rows, where
+    """Cut items with ``rows[i]`` rows into spans ``[first, last)`` of at most ``target`` rows where
     possible; ``may_cut[i]``: a span may begin at i.
     """
     parts, first, size = [], 0, 0

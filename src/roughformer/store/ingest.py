@@ -35,7 +35,7 @@ from roughformer.series import (
     sorting_order,
     take_rows,
 )
-from roughformer.signatures.library import Lay, load
+from roughformer.signatures import Lay, load
 from roughformer.store.dataset import Group, TableColumns
 from roughformer.store.storage import Place, retrying
 
@@ -263,7 +263,7 @@ def _open_file(place: Place, series_id: str) -> pq.ParquetFile:
 
 
 def _with_path_keys(table: pa.Table, path_keys: dict[str, Any]) -> pa.Table:
-    """With the columns that the path tells: whole numbers, or codes of one text."""
+    """Add the columns that are keys of the path: whole numbers, or codes of one text."""
     for name, value in path_keys.items():
         column = pa.array(np.full(len(table), 0 if isinstance(value, str) else value))
         if isinstance(value, str):
@@ -637,8 +637,8 @@ def read_bucket(pieces: Sequence[Place], number: int) -> pa.Table:
             return read(place)
         except (ValueError, struct.error):  # ArrowInvalid is a ValueError
             raise InputError(
-                f"{place} is damaged, its checksum does not match; run the command again, which "
-                "makes it anew"
+                f"{place} is damaged, its checksum does not match; run the command again to "
+                "make a new one"
             ) from None
 
     return pa.concat_tables([retrying(partial(checked, place), place) for place in pieces])

@@ -120,7 +120,7 @@ class Place:
             except FileNotFoundError:
                 pass
             except OSError:
-                # Some stores have no error of its own for what is not there.
+                # Some stores have no separate error for a missing file.
                 if self.system.get_file_info(self.path).type != fs.FileType.NotFound:
                     raise
 

@@ -98,8 +98,8 @@ class Manifest(_Plain):
             text = place.read()
         except FileNotFoundError:
             raise InputError(
-                f"{store} is no complete feature store: it has no {MANIFEST}; make it, or finish "
-                "it, with roughformer features DATA... --out"
+                f"{store} is not a complete feature store: it has no {MANIFEST}; make or finish it "
+                "with roughformer features DATA... --out"
             ) from None
         try:
             return cls.model_validate_json(text)

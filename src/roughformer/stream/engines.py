@@ -11,10 +11,8 @@ import torch
 from torch import Tensor
 
 from roughformer.errors import CapacityError, InputError
-from roughformer.inference.predictor import Predictor
-from roughformer.model import RFormer
-from roughformer.model.committee import Committee
-from roughformer.model.rformer import why_no_step
+from roughformer.inference import Predictor
+from roughformer.model import Ensemble, RFormer, why_no_step
 from roughformer.series import SeriesBatch
 from roughformer.stream.messages import Answers, Events, InputRows, answers_of, no_events
 from roughformer.stream.state import State
@@ -47,7 +45,7 @@ def check_streams(predictor: Predictor) -> None:
 
 def _members(predictor: Predictor) -> list[Any]:
     model = predictor.model
-    return list(model.members) if isinstance(model, Committee) else [model]
+    return list(model.members) if isinstance(model, Ensemble) else [model]
 
 
 def _numbered(count: Ints) -> Ints:
@@ -128,7 +126,7 @@ class CausalStreams:
         points, window, last = rows["points"], rows["window"], rows["last_time"]
         for name, number in (("points", points), ("window", window)):
             if (number < 0).any() or (number % 1).any() or (number > 2**53).any():
-                return f"{name} is no number of {name}"
+                return f"{name} is not a count"
         if ((points > 0) == np.isnan(last)).any() or (rows["count"] > points).any():
             return "points do not fit the last time and the count"
         begun = points > 0
@@ -202,8 +200,8 @@ class CausalStreams:
         if passed.max() > _MOST_WINDOWS:
             raise InputError(
                 f"{passed.max():.0f} windows of a stream would end with one push, more than "
-                f"{_MOST_WINDOWS}; is a time in another unit? Begin a stream anew after so long a "
-                "gap"
+                f"{_MOST_WINDOWS}; is a time in another unit? Start a new stream after so "
+                "long a gap"
             )
         reached = points - 1 if self.rule.rule == "points" else last
         begun = ended + (reached > ended * self.rule.amount)
@@ -262,7 +260,7 @@ class CausalStreams:
         if len(answers) == 1:
             return answers[0]
         committee = self.predictor.model
-        assert isinstance(committee, Committee)
+        assert isinstance(committee, Ensemble)
         return committee.joined(torch.stack(answers))
 
     @torch.inference_mode()
@@ -339,7 +337,7 @@ class SlidingStreams:
         if ended.max() > _MOST_EVENTS:
             raise InputError(
                 f"{int(ended.max())} predictions fall due with one push of a stream, more than "
-                f"{_MOST_EVENTS}; is a time in another unit? Begin a stream anew after such a gap"
+                f"{_MOST_EVENTS}; is a time in another unit? Start a new stream after such a gap"
             )
         joined = [self._joined(rows, g) for g in range(len(slots))]
         kept, ask, who, number = [], [], [], []

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from roughformer.errors import InputError
-from roughformer.inference.forecasts import ForecastPredictor
+from roughformer.inference import ForecastPredictor
 from roughformer.series import SeriesBatch
 from roughformer.stream.messages import Unordered, check_rows, numbers_of
 from roughformer.stream.state import read_snapshot, write_snapshot

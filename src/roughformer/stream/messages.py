@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from roughformer.errors import InputError
-from roughformer.inference.predictor import Predictor
-from roughformer.inference.targets import ClassTargets, NumberTargets
+from roughformer.inference import ClassTargets, NumberTargets, Predictor
 
 __all__ = [
     "Answers",

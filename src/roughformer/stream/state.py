@@ -11,7 +11,7 @@ import safetensors
 import safetensors.numpy
 
 from roughformer.errors import CheckpointError
-from roughformer.inference.predictor import Predictor
+from roughformer.inference import Predictor
 
 __all__ = ["State", "model_key", "read_snapshot", "write_snapshot"]
 
@@ -104,7 +104,7 @@ def read_snapshot(key: str, blob: bytes) -> dict[str, npt.NDArray[Any]]:
         raise CheckpointError(f"a snapshot is bytes, got {type(blob).__name__}")
     blob = bytes(blob)
     if not blob.startswith(_MARK):
-        raise CheckpointError("these bytes are no snapshot of a stream")
+        raise CheckpointError("these bytes are not a snapshot of a stream")
     seal = blob[len(_MARK) : len(_MARK) + _SEAL]
     body = blob[len(_MARK) + _SEAL :]
     if hashlib.sha256(body).digest() != seal:

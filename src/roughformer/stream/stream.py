@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from roughformer.errors import CheckpointError, InputError
-from roughformer.inference.predictor import Predictor
+from roughformer.inference import Predictor
 from roughformer.stream.engines import CausalStreams, SlidingStreams, static_names
 from roughformer.stream.messages import (
     Answers,

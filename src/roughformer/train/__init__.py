@@ -1,4 +1,8 @@
-"""Training: the loop and its configuration, batches of inputs, splits, metrics, processes."""
+"""Training of any model: configuration, batches of inputs, the loop, checkpoints, processes.
+
+``train`` is the loop of classifiers and regressors, ``train_forecaster`` that of forecasters; the
+splits and scores of a validation part are in ``validation``.
+"""
 
 from roughformer.train.config import Augmentation, Callback, TrainConfig
 from roughformer.train.data import (

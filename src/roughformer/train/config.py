@@ -123,7 +123,7 @@ class TrainConfig(Augmentation):
     calibrate: bool = Field(
         True, description="Fit a temperature, or a factor on deviations, to the validation part."
     )
-    readers: int = Field(
+    num_workers: int = Field(
         0, ge=0, description="Processes that read a feature store; 0: a thread does."
     )
     baselines: bool = Field(

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from roughformer.errors import InputError
-from roughformer.model.outputs import OutputConfig
+from roughformer.model import OutputConfig
 from roughformer.series import SeriesBatch, UnobservedWarning
 from roughformer.store import StoredSeries, encode_in_worker, encode_inputs, encode_worker
 from roughformer.tokens import Tokenizer
@@ -447,12 +447,12 @@ def source_of(
     target: Tensor,
     config: TrainConfig,
     *,
-    readers: int = 0,
+    num_workers: int = 0,
     **options: Any,
 ) -> Source:
     """Batches of series in memory or in a store; ``options`` as of ``Source``."""
     if isinstance(series, StoredSeries):
-        return StoredSource(encoder, series, target, config, **options, readers=readers)
+        return StoredSource(encoder, series, target, config, **options, num_workers=num_workers)
     return Source(encoder, series, target, config, **options)
 
 
@@ -461,12 +461,12 @@ class StoredSource(Source):
     """A part of a store. Stored tokens are taken as they are, unless the series are changed in
     training: then tokens are made of the stored series, anew in each epoch.
 
-    ``readers`` processes read and tokenise; with 0 a thread of this process does. Each has its part
-    of every batch, and so its own row groups (``StoredSeries.shuffled``).
+    ``num_workers`` processes read and tokenise; with 0 a thread of this process does. Each has its
+    part of every batch, and so its own row groups (``StoredSeries.shuffled``).
     """
 
     batch: StoredSeries  # type: ignore[assignment]
-    readers: int = 0
+    num_workers: int = 0
     _processes: list[ProcessPoolExecutor] = field(default_factory=list)
     _starting: threading.Lock = field(default_factory=threading.Lock)
 
@@ -509,15 +509,15 @@ class StoredSource(Source):
         """Changes other than dropping, and encoders of other models, are work of this process."""
         augment = self.config
         plain = not (augment.jitter or augment.channel_dropout or augment.warp)
-        return self.readers > 0 and plain and isinstance(self.encoder, Tokenizer)
+        return self.num_workers > 0 and plain and isinstance(self.encoder, Tokenizer)
 
     def sample(self, n: int) -> Inputs:
         """Inputs of ``n`` series at most, spread over the store: for scaling."""
-        some = self.batch.sample(min(n, _FOR_SCALING))
+        sample = self.batch.sample(min(n, _FOR_SCALING))
         if self._as_stored:
-            return tensors(some.inputs(slice(None)))
+            return tensors(sample.inputs(slice(None)))
         low, high = self.config.drop
-        return self.encoder.encode(some[:], drop=(low + high) / 2, seed=self.config.seed)
+        return self.encoder.encode(sample[:], drop=(low + high) / 2, seed=self.config.seed)
 
     def close(self) -> None:
         """Let the processes go."""
@@ -559,23 +559,23 @@ class StoredSource(Source):
         with self._starting:
             if not self._processes:
                 self._processes = [
-                    encode_worker(self.batch, tokenizer) for _ in range(self.readers)
+                    encode_worker(self.batch, tokenizer) for _ in range(self.num_workers)
                 ]
         place = places % self.config.batch_size
         first = int(place.min())
-        reader = (place - first) * self.readers // (int(place.max()) + 1 - first)
-        parts = [np.flatnonzero(reader == k) for k in range(self.readers)]
+        reader = (place - first) * self.num_workers // (int(place.max()) + 1 - first)
+        parts = [np.flatnonzero(reader == k) for k in range(self.num_workers)]
         try:
-            asked = [
+            jobs = [
                 process.submit(encode_in_worker, which[part], drop, seed, places[part])
                 for process, part in zip(self._processes, parts, strict=True)
                 if len(part)
             ]
-            made = join([tensors(some.result()) for some in asked])
+            made = join([tensors(job.result()) for job in jobs])
         except BrokenProcessPool:
             raise InputError(
                 "a process that reads the store was killed, perhaps for want of memory; set "
-                "readers=0, or fewer of them, and resume"
+                "num_workers=0, or fewer of them, and resume"
             ) from None
         return take(made, torch.from_numpy(np.argsort(np.concatenate(parts))))
 
@@ -614,7 +614,7 @@ class TrainingData:
 # in the middle of an epoch would see some of them twice.
 _ORDER = 2
 # Options that change nothing in the state of a training.
-_NO_MATTER = {"save_seconds", "readers", "tensorboard", "calibrate", "metric", "baselines"}
+_NO_MATTER = {"save_seconds", "num_workers", "tensorboard", "calibrate", "metric", "baselines"}
 
 
 def run_fingerprint(*parts: Any) -> str:

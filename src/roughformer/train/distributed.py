@@ -60,10 +60,10 @@ class ProcessGroup:
         """The sum over the processes of each number, the same bits for all of them."""
         if self.alone:
             return list(numbers)
-        told = torch.tensor(numbers, dtype=torch.float64)
+        shared = torch.tensor(numbers, dtype=torch.float64)
         with report_lost_process():
-            dist.all_reduce(told, group=self.group)
-        return [float(x) for x in told]
+            dist.all_reduce(shared, group=self.group)
+        return [float(x) for x in shared]
 
     def gathered(self, value: T) -> list[T]:
         """What each process has, for all of them."""
@@ -78,10 +78,10 @@ class ProcessGroup:
         """What the first process has."""
         if self.alone:
             return value
-        told = [value if self.first else None]
+        shared = [value if self.first else None]
         with report_lost_process():
-            dist.broadcast_object_list(told, src=0, group=self.group)
-        found: T = told[0]  # type: ignore[assignment]
+            dist.broadcast_object_list(shared, src=0, group=self.group)
+        found: T = shared[0]  # type: ignore[assignment]
         return found
 
     def agreed(self, work: Callable[[], T]) -> T:
@@ -93,10 +93,10 @@ class ProcessGroup:
             found = work()
         except Exception as error:
             problem = error
-        told = self.gathered(None if problem is None else (str(problem) or repr(problem)))
+        shared = self.gathered(None if problem is None else (str(problem) or repr(problem)))
         if problem is not None:
             raise problem
-        for rank, text in enumerate(told):
+        for rank, text in enumerate(shared):
             if text is not None:
                 raise InputError(f"process {rank + 1} of {self.size} failed: {text}")
         return found

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from roughformer.model.forecaster import QUANTILES, Forecaster, Moments, Queries
+from roughformer.model import QUANTILES, Forecaster, Moments, Queries
 from roughformer.series import SeriesBatch
 
 __all__ = ["Drawn", "ScaledSeries", "draw_forecasts", "draw_interpolations", "train_forecaster"]
@@ -154,12 +154,12 @@ def draw_forecasts(
     origin = begin + np.floor(rng.random(len(series)) * np.maximum(end - begin - 1, 1)).astype(int)
     at = data.times[origin]
     moments, _ = data.moments(series, at, both_sides=False)
-    asked = np.ones((len(series), 1, data.values.shape[1]), dtype=bool)
+    queried = np.ones((len(series), 1, data.values.shape[1]), dtype=bool)
     if data.known.any():
-        told = rng.random(len(series)) < given
-        hidden = torch.from_numpy(~told)[:, None, None] & (moments.times > 0).unsqueeze(-1)
+        revealed = rng.random(len(series)) < given
+        hidden = torch.from_numpy(~revealed)[:, None, None] & (moments.times > 0).unsqueeze(-1)
         moments = moments._replace(values=moments.values.masked_fill(hidden, torch.nan))
-        asked = ~(told[:, None, None] & data.known)
+        queried = ~(revealed[:, None, None] & data.known)
     stop = np.array(
         [
             o + np.searchsorted(data.times[o:e], t + horizon, side="right")
@@ -170,7 +170,7 @@ def draw_forecasts(
     number = origin[:, None] + 1 + np.arange(max(int((stop - origin).max(initial=1)) - 1, 0))
     inside = number < stop[:, None]
     number = np.where(inside, number, 0)
-    row, column, channel = np.nonzero(inside[..., None] & asked & ~np.isnan(data.values[number]))
+    row, column, channel = np.nonzero(inside[..., None] & queried & ~np.isnan(data.values[number]))
     keep = _at_most(per_channel, row * data.values.shape[1] + channel, rng)
     row, column, channel = row[keep], column[keep], channel[keep]
     point = number[row, column]
@@ -212,7 +212,7 @@ def train_forecaster(
     interpolation: bool,
     seed: int,
     device: torch.device,
-    told: Callable[[dict[str, Any]], None] | None = None,
+    callback: Callable[[dict[str, Any]], None] | None = None,
 ) -> list[dict[str, Any]]:
     """Train in place, and leave the running mean of the weights; the losses on the way."""
     rng = np.random.default_rng(seed)
@@ -256,8 +256,8 @@ def train_forecaster(
         if counted == 100 or step == steps - 1:
             history.append({"step": step + 1, "loss": total / counted, "learning_rate": rate})
             total, counted = 0.0, 0
-            if told is not None:
-                told(history[-1])
+            if callback is not None:
+                callback(history[-1])
     with torch.no_grad():
         for mean, now in zip(averaged, model.parameters(), strict=True):
             now.copy_(mean)

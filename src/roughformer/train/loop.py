@@ -22,8 +22,7 @@ from torch import distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from roughformer.errors import CheckpointError, InputError
-from roughformer.model.inference import run_model
-from roughformer.model.outputs import OutputConfig, loss_of, loss_weight
+from roughformer.model import OutputConfig, loss_of, loss_weight, run_model
 from roughformer.train.config import TrainConfig
 from roughformer.train.data import SAMPLE_WEIGHT, Inputs, Share, TrainingData, shares, take
 from roughformer.train.distributed import ProcessGroup, current_process_group, report_lost_process
@@ -565,8 +564,8 @@ def _outputs(strategy: Strategy, inputs: Inputs, size: int, processes: ProcessGr
     found = {}
     for i in range(processes.rank, len(pieces), processes.size):
         found[i] = run_model(strategy.module, take(inputs, pieces[i]), strategy.device, size)
-    told = processes.gathered(found)
-    whole = {i: output for some in told for i, output in some.items()}
+    gathered = processes.gathered(found)
+    whole = {i: output for share in gathered for i, output in share.items()}
     return torch.cat([whole[i] for i in range(len(pieces))])
 
 

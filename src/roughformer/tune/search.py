@@ -129,20 +129,20 @@ class Search:
         _requeue(study)
         return study
 
-    def run(self, trials: int, *, workers: int = 1, told: Any = None) -> Any:
+    def run(self, trials: int, *, workers: int = 1, callback: Any = None) -> Any:
         """Go on until ``trials`` have ended, in this process or in ``workers`` others; the study.
 
-        ``told(study, trial)`` is called after each trial, in the process that ran it.
+        ``callback(study, trial)`` is called after each trial, in the process that ran it.
         """
         study = self.open()
         left = trials - len(begun_trials(study))
         if workers == 1:
-            self._optimize(left, told)
+            self._optimize(left, callback)
         else:
             context = multiprocessing.get_context("spawn")  # forks of torch's threads may hang
             shares = [left // workers + (i < left % workers) for i in range(workers)]
             processes = [
-                context.Process(target=self._optimize, args=(share, told, i), daemon=True)
+                context.Process(target=self._optimize, args=(share, callback, i), daemon=True)
                 for i, share in enumerate(shares)
                 if share > 0
             ]
@@ -153,15 +153,15 @@ class Search:
             _requeue(study)  # of a process that was killed
             missing = trials - len(begun_trials(study))
             if missing > 0 and missing < left:
-                return self.run(trials, workers=workers, told=told)
+                return self.run(trials, workers=workers, callback=callback)
         return self.open()
 
-    def _optimize(self, count: int, told: Any, number: int = 0) -> None:
+    def _optimize(self, count: int, callback: Any, number: int = 0) -> None:
         study = self.open()
         if number:
             study.sampler.reseed_rng()
         if count > 0:
-            callbacks = [told] if told else None
+            callbacks = [callback] if callback else None
             study.optimize(self._run_trial, n_trials=count, catch=(Exception,), callbacks=callbacks)
 
     def _run_trial(self, trial: Any) -> float:

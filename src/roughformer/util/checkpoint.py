@@ -188,7 +188,7 @@ def _check_replaceable(path: str) -> None:
 # A checkpoint directory -> objects, with every byte checked.
 
 
-_RESTORE = "copy the checkpoint again or save it anew"
+_RESTORE = "copy the checkpoint again or save it again"
 _LONGEST = 1 << 24  # bytes of a manifest that are read: a device would never end
 OpenFile = Callable[[str], int]
 

@@ -16,8 +16,8 @@ def one_line(error: ValidationError) -> InputError:
     first = error.errors()[0]
     name = ".".join(str(part) for part in first["loc"] if not str(part).startswith("function"))
     message = first["msg"].removeprefix("Value error, ")
-    told = isinstance(first.get("input"), dict) or " got " in message
-    given = "" if told else f", got {first.get('input')!r}"
+    described = isinstance(first.get("input"), dict) or " got " in message
+    given = "" if described else f", got {first.get('input')!r}"
     return InputError(f"{'' if message.startswith(name) else name + ': '}{message}{given}")
 
 
@@ -49,7 +49,7 @@ class Group(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    # Fields that are no options of an estimator: what sets them instead.
+    # Fields that are not options of an estimator: what sets them instead.
     set_by: ClassVar[dict[str, str]] = {}
 
     if not TYPE_CHECKING:  # type checkers know the fields

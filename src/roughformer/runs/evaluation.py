@@ -12,7 +12,7 @@ import pyarrow as pa
 from roughformer.errors import InputError
 from roughformer.inference import ClassTargets, Predictor, check_numbers
 from roughformer.runs.data import Columns, SeriesData, ids_of, read_data, stamps
-from roughformer.runs.directory import Estimator, load_model
+from roughformer.runs.run import Estimator, load_model
 from roughformer.series import SeriesBatch
 from roughformer.train import classification_scores, regression_scores
 from roughformer.util.threads import using_threads
@@ -126,12 +126,12 @@ def target_of(estimator: Estimator) -> str:
     return str(about.get("target", "label"))
 
 
-def chosen_target(estimator: Estimator, wish: str | None) -> Any:
+def chosen_target(estimator: Estimator, name: str | None) -> Any:
     """What ``--target`` names, as ``inference.explain`` takes it: a class, or the number of a
     target, which may be told by its name in training; None: not said, and none of several.
     """
     targets = estimator.predictor_.targets
-    if wish is None and (
+    if name is None and (
         isinstance(targets, ClassTargets) or estimator.predictor_.outputs.n_outputs == 1
     ):
         return None
@@ -142,14 +142,14 @@ def chosen_target(estimator: Estimator, wish: str | None) -> Any:
         names = [name.strip() for name in target_of(estimator).split(",")]
         known = {str(k): k for k in range(n)}
         known |= {name: k for k, name in enumerate(names)} if len(names) == n else {}
-    if wish is None:
+    if name is None:
         raise InputError(
             f"the model predicts several targets: name one with --target, of {', '.join(known)}"
         )
-    if wish not in known:
+    if name not in known:
         what = "classes" if isinstance(targets, ClassTargets) else "targets"
-        raise InputError(f"--target: the model's {what} are {', '.join(known)}; got {wish!r}")
-    return known[wish]
+        raise InputError(f"--target: the model's {what} are {', '.join(known)}; got {name!r}")
+    return known[name]
 
 
 def read_for(
