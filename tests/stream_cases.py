@@ -7,7 +7,7 @@ import torch
 
 import roughformer as rf
 from roughformer.inference.targets import ClassTargets, NumberTargets
-from roughformer.model.committee import Committee
+from roughformer.model import Ensemble
 
 CASES: dict[str, dict[str, Any]] = {
     "plain": {},
@@ -80,7 +80,7 @@ def predictor(
             if name.endswith("age"):
                 torch.nn.init.normal_(weight)
         made.append(one.eval())
-    whole = made[0] if members == 1 else Committee(made, [0.5, *[2.0] * (members - 1)]).eval()
+    whole = made[0] if members == 1 else Ensemble(made, [0.5, *[2.0] * (members - 1)]).eval()
     targets: Any = NumberTargets(mean=(70.0,), scale=(10.0,))
     if classes:
         targets = ClassTargets(classes=tuple(f"c{i}" for i in range(classes)), dtype="<U2")

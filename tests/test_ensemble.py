@@ -20,8 +20,7 @@ import roughformer as rf
 from command import succeeds
 from roughformer.estimators import ensemble
 from roughformer.export import export_model
-from roughformer.model.ensemble import SignatureEnsemble
-from roughformer.model.trees import Forest
+from roughformer.model import Forest, SignatureEnsemble
 from roughformer.tokens.cells import CellEncoder
 from roughformer.tokens.intervals import IntervalQuantiles
 from roughformer.tokens.rhythm import RHYTHM, rhythm

@@ -11,7 +11,7 @@ from sklearn.exceptions import NotFittedError
 import roughformer as rf
 from roughformer.errors import CheckpointError, InputError
 from roughformer.inference.calibration import LevelCalibration, level_of, value_at
-from roughformer.model.forecaster import QUANTILES
+from roughformer.model import QUANTILES
 from roughformer.tokens.memory import memory_feature_count, remember
 
 SPEED = 0.5  # at which the made-up process returns to its mean

@@ -6,10 +6,8 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from roughformer.model import RFormer, RFormerConfig
+from roughformer.model import RFormer, RFormerConfig, loss_of, point_of, run_model
 from roughformer.model.blocks import Attention, attention_mask
-from roughformer.model.inference import run_model
-from roughformer.model.outputs import loss_of, point_of
 from roughformer.model.scaling import RankScale, Standardize, scale_of
 
 SMALL = {"n_features": 5, "n_outputs": 3, "d_model": 16, "n_heads": 2, "dropout": 0.0}

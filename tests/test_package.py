@@ -93,8 +93,8 @@ def test_imports_go_one_way():
 
 def test_the_contract_has_no_exceptions_and_names_every_module():
     contract = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
-    layers, others = contract["contracts"]
-    assert "ignore_imports" not in others
+    layers, *others = contract["contracts"]
+    assert not any("ignore_imports" in other for other in others)
     assert layers["ignore_imports"] == []
     named = {part.strip() for row in layers["layers"] for part in row.split("|")}
     package = ROOT / "src" / "roughformer"

@@ -9,7 +9,7 @@ from roughformer.errors import InputError
 from roughformer.estimators import RFormerClassifier, RFormerRegressor
 from roughformer.estimators.fitting import class_counts
 from roughformer.inference.calibration import fit_deviation_factor, fit_temperature
-from roughformer.model.outputs import OutputConfig, loss_of
+from roughformer.model import OutputConfig, loss_of
 from roughformer.train.validation import classification_scores, regression_scores
 from small import TINY, make, walks
 

@@ -15,9 +15,11 @@ from roughformer.signatures import (
     View,
     Windows,
     layout_of,
+    observed,
+    padded_series,
     padded_tokens,
+    place,
 )
-from roughformer.signatures.torch_backend import observed, padded_series, place
 
 __all__ = ["MultiViewSignature", "SignatureTokens"]
 

@@ -8,9 +8,7 @@ import torch
 import roughformer as rf
 from roughformer.inference.predictor import Predictor
 from roughformer.inference.targets import ClassTargets, NumberTargets
-from roughformer.model import RFormer, RFormerConfig
-from roughformer.model.committee import Committee
-from roughformer.model.tempo import TempoConfig, TempoFormer
+from roughformer.model import Ensemble, RFormer, RFormerConfig, TempoConfig, TempoFormer
 from roughformer.tokens import TokenConfig, Tokenizer
 from roughformer.tokens.tempo import TempoEncoder
 
@@ -52,7 +50,7 @@ def predictor(
     inputs = tokenizer.encode(batch)
     for one in made:
         one.attach(tokenizer).fit_scaling(inputs)
-    joined = made[0] if members == 1 else Committee(made, [0.8, 1.3][:members])
+    joined = made[0] if members == 1 else Ensemble(made, [0.8, 1.3][:members])
     targets = ClassTargets(classes=("x", "y", "z"), dtype="<U1")
     if task == "regression":
         targets = NumberTargets(mean=(70.0, -2.0), scale=(12.0, 0.1), flat=False)

@@ -9,7 +9,7 @@ import roughformer as rf
 from command import fails, succeeds
 from roughformer.export import export_forecaster
 from roughformer.export.files import open_graph
-from roughformer.model.forecaster import QUANTILES
+from roughformer.model import QUANTILES
 
 TINY = {"steps": 20, "horizon": 8.0, "d_model": 16, "n_layers": 1, "random_state": 0, "n_jobs": 1}
 

@@ -23,7 +23,7 @@ from roughformer.inference import (
     known_labels,
     share_equal,
 )
-from roughformer.model.outputs import OutputConfig
+from roughformer.model import OutputConfig
 from roughformer.train import Inputs, classification_scores
 
 __all__ = ["TrainedClassifier"]
@@ -324,7 +324,7 @@ class TrainedClassifier(ClassifierMixin, TrainedEstimator):  # type: ignore[misc
     def _calibrate(self, predictor: Predictor, inputs: Inputs, aim: Tensor) -> float:
         if not self._train_config.calibrate:
             return 1.0
-        from roughformer.model.inference import run_model
+        from roughformer.model import run_model
 
         output = run_model(predictor.model, inputs, predictor.device)
         weight = self._weights_at(aim, inputs)

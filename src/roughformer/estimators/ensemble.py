@@ -11,15 +11,15 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 from roughformer.errors import InputError
-from roughformer.model.ensemble import (
+from roughformer.model import (
     LINEAR_PARTS,
     EnsembleConfig,
+    Forest,
     KernelPart,
     PathFeatures,
     SignatureEnsemble,
     blendable,
 )
-from roughformer.model.trees import Forest
 from roughformer.tokens import CellEncoder
 
 __all__ = ["FittedEnsemble", "fit_ensemble"]

@@ -29,7 +29,7 @@ from roughformer.inference import (
     get_model,
     least_scale_of,
 )
-from roughformer.model.outputs import OutputConfig
+from roughformer.model import OutputConfig
 from roughformer.series import SeriesBatch, is_table
 from roughformer.store import StoredSeries
 from roughformer.tokens import TokenConfig, Tokenizer

@@ -15,9 +15,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from roughformer.errors import CheckpointError, InputError
 from roughformer.estimators.inputs import aligned, as_series, series_to_fit
-from roughformer.estimators.parameters import from_plain, to_plain
+from roughformer.estimators.parameters import documented, from_plain, to_plain
 from roughformer.inference import Answers, Backtest, ForecastPredictor
-from roughformer.model.forecaster import Forecaster, ForecasterConfig
+from roughformer.model import Forecaster, ForecasterConfig
 from roughformer.series import SeriesBatch, to_seconds
 from roughformer.tokens import check_series
 from roughformer.train import ScaledSeries, check_device, train_forecaster
@@ -31,6 +31,7 @@ _TAIL = 0.005  # share of a channel's values on each side that its scale does no
 _DAY, _WEEK = 86400.0, 604800.0
 
 
+@documented
 class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
     """Forecast and interpolate irregular, ragged, incomplete multichannel series.
 
@@ -254,18 +255,10 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : SeriesBatch, array, list of arrays or table
-            Series, as in ``fit``.
-        times : array-like, optional
-            Times of the samples.
-        lengths : array-like of int, optional
-            Lengths of padded series.
+        {timed}
         static : array-like (B, S), optional
             Static covariates, as in ``fit``.
-        layout : {"time_first", "channels_first"}, optional
-            As in ``fit``.
-        columns : mapping, optional
-            As in ``fit``.
+        {layout}
 
         Returns
         -------
@@ -380,12 +373,7 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : SeriesBatch, array, list of arrays or table
-            Series, as in ``fit``.
-        times : array-like, optional
-            Times of the samples.
-        lengths : array-like of int, optional
-            Lengths of padded series.
+        {timed}
         at : array-like (M,), (B, M) or list of B arrays
             Times to predict at, of the kind that the series have: the same for all series, or for
             each its own. After the end of a series: forecasts. Within it: interpolation; a value
@@ -394,10 +382,7 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
             Names or numbers of channels; not given: all.
         static : array-like (B, S), optional
             Static covariates, as in ``fit``.
-        layout : {"time_first", "channels_first"}, optional
-            As in ``fit``.
-        columns : mapping, optional
-            As in ``fit``.
+        {layout}
 
         Returns
         -------
@@ -427,12 +412,7 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : SeriesBatch, array, list of arrays or table
-            Series, as in ``fit``.
-        times : array-like, optional
-            Times of the samples.
-        lengths : array-like of int, optional
-            Lengths of padded series.
+        {timed}
         at : array-like (M,), (B, M) or list of B arrays
             Times to predict at, as in ``predict``.
         levels : sequence of float, default (0.1, 0.5, 0.9)
@@ -441,10 +421,7 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
             Names or numbers of channels; not given: all.
         static : array-like (B, S), optional
             Static covariates, as in ``fit``.
-        layout : {"time_first", "channels_first"}, optional
-            As in ``fit``.
-        columns : mapping, optional
-            As in ``fit``.
+        {layout}
 
         Returns
         -------
@@ -477,12 +454,7 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : SeriesBatch, array, list of arrays or table
-            Series, as in ``fit``.
-        times : array-like, optional
-            Times of the samples.
-        lengths : array-like of int, optional
-            Lengths of padded series.
+        {timed}
         at : array-like (M,), (B, M) or list of B arrays
             Times to predict at, as in ``predict``.
         coverage : float, default 0.9
@@ -491,10 +463,7 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
             Names or numbers of channels; not given: all.
         static : array-like (B, S), optional
             Static covariates, as in ``fit``.
-        layout : {"time_first", "channels_first"}, optional
-            As in ``fit``.
-        columns : mapping, optional
-            As in ``fit``.
+        {layout}
 
         Returns
         -------
@@ -525,18 +494,10 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : SeriesBatch, array, list of arrays or table
-            Series, as in ``fit``.
-        times : array-like, optional
-            Times of the samples.
-        lengths : array-like of int, optional
-            Lengths of padded series.
+        {timed}
         static : array-like (B, S), optional
             Static covariates, as in ``fit``.
-        layout : {"time_first", "channels_first"}, optional
-            As in ``fit``.
-        columns : mapping, optional
-            As in ``fit``.
+        {layout}
 
         Returns
         -------
@@ -572,18 +533,10 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : SeriesBatch, array, list of arrays or table
-            Series, as in ``fit``.
-        times : array-like, optional
-            Times of the samples.
-        lengths : array-like of int, optional
-            Lengths of padded series.
+        {timed}
         static : array-like (B, S), optional
             Static covariates, as in ``fit``.
-        layout : {"time_first", "channels_first"}, optional
-            As in ``fit``.
-        columns : mapping, optional
-            As in ``fit``.
+        {layout}
 
         Returns
         -------
@@ -616,18 +569,12 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
         ----------
         X : SeriesBatch, array, list of arrays or table
             Series, as in ``fit``; not those of the training, of course.
-        times : array-like, optional
-            Times of the samples.
-        lengths : array-like of int, optional
-            Lengths of padded series.
+        {times}
         coverage : float, default 0.9
             Of the intervals.
         static : array-like (B, S), optional
             Static covariates, as in ``fit``.
-        layout : {"time_first", "channels_first"}, optional
-            As in ``fit``.
-        columns : mapping, optional
-            As in ``fit``.
+        {layout}
 
         Returns
         -------

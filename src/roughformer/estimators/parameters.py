@@ -12,8 +12,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from roughformer.errors import InputError
-from roughformer.model import RFormerConfig
-from roughformer.model.tempo import TempoConfig
+from roughformer.model import RFormerConfig, TempoConfig
 from roughformer.signatures import Windows
 from roughformer.tokens import TokenConfig
 from roughformer.util.groups import Group
@@ -544,7 +543,7 @@ validation_index_ : ndarray of int
 n_features_in_ : int
     Number of channels.""",
     "X": """\
-X : SeriesBatch, array or list of arrays
+X : SeriesBatch, array, list of arrays or table
     Series: anything ``SeriesBatch.of`` takes.""",
     "times": """\
 times : array-like, optional

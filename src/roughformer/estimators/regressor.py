@@ -20,7 +20,7 @@ from roughformer.inference import (
     conformal_bound,
     fit_deviation_factor,
 )
-from roughformer.model.outputs import OutputConfig, deviation_of, point_of
+from roughformer.model import OutputConfig, deviation_of, point_of
 from roughformer.train import Inputs, regression_scores
 
 __all__ = ["TrainedRegressor"]
@@ -310,7 +310,7 @@ class TrainedRegressor(RegressorMixin, TrainedEstimator):  # type: ignore[misc]
         return regression_scores(predicted, true, None if weight is None else weight.numpy())
 
     def _calibrate(self, predictor: Predictor, inputs: Inputs, aim: Tensor) -> float:
-        from roughformer.model.inference import run_model
+        from roughformer.model import run_model
 
         output = run_model(predictor.model, inputs, predictor.device)
         weight = self._weights_at(aim, inputs)

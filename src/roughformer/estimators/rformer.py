@@ -13,7 +13,7 @@ from roughformer.estimators.parameters import ModelConfig, RateModelConfig, docu
 from roughformer.estimators.regressor import TrainedRegressor
 from roughformer.estimators.summary import beside_baselines, out_of_fold
 from roughformer.inference import NumberTargets, Predictor, check_rates
-from roughformer.model.outputs import OutputConfig
+from roughformer.model import OutputConfig
 from roughformer.signatures import View
 from roughformer.store import StoredSeries
 from roughformer.tokens import CellEncoder, TokenConfig

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from roughformer.estimators.ensemble import FittedEnsemble
 from roughformer.inference import ClassTargets, NumberTargets, Predictor
-from roughformer.model.ensemble import PathFeatures, SignatureEnsemble
+from roughformer.model import PathFeatures, SignatureEnsemble
 from roughformer.series import SeriesBatch
 from roughformer.tokens import CellEncoder
 from roughformer.train import (

@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from roughformer.errors import InputError
 from roughformer.estimators.inputs import as_series, series_to_fit
+from roughformer.estimators.parameters import documented
 from roughformer.series import SeriesBatch
 from roughformer.signatures import (
     Layout,
@@ -25,6 +26,7 @@ from roughformer.tokens import check_series
 __all__ = ["SignatureTransformer"]
 
 
+@documented
 class SignatureTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Turn irregular, ragged, incomplete series into one row of signature features each.
 
@@ -113,10 +115,7 @@ class SignatureTransformer(TransformerMixin, BaseEstimator):  # type: ignore[mis
             Not used, but a column of a table that has its name is no channel. A pandas object
             with the ids of the series as its index must be in their order, because the next step
             of a pipeline matches rows by position.
-        times : array-like, optional
-            Times of the samples, as in ``SeriesBatch.of``.
-        lengths : array-like of int (B,), optional
-            Lengths of padded series.
+        {times}
         layout : {"time_first", "channels_first"}, optional
             Layout of arrays, as in ``SeriesBatch.of``.
         columns : mapping, optional
@@ -143,16 +142,8 @@ class SignatureTransformer(TransformerMixin, BaseEstimator):  # type: ignore[mis
 
         Parameters
         ----------
-        X : SeriesBatch, array, list of arrays or table
-            Series, as in ``fit``.
-        times : array-like, optional
-            Times of the samples, as in ``SeriesBatch.of``.
-        lengths : array-like of int (B,), optional
-            Lengths of padded series.
-        layout : {"time_first", "channels_first"}, optional
-            Layout of arrays; not given: as in ``fit``.
-        columns : mapping, optional
-            What the columns of a table mean; not given: what they meant in ``fit``.
+        {timed}
+        {layout}
 
         Returns
         -------
@@ -184,10 +175,7 @@ class SignatureTransformer(TransformerMixin, BaseEstimator):  # type: ignore[mis
             Series, as in ``fit``.
         y : array-like (B,), optional
             As in ``fit``.
-        times : array-like, optional
-            Times of the samples, as in ``SeriesBatch.of``.
-        lengths : array-like of int (B,), optional
-            Lengths of padded series.
+        {times}
         layout : {"time_first", "channels_first"}, optional
             Layout of arrays, as in ``SeriesBatch.of``.
         columns : mapping, optional

@@ -11,7 +11,7 @@ from torch import nn
 
 from roughformer.export.graphs import Graph, StepGraph, output_names
 from roughformer.inference import ClassTargets, NumberTargets, Predictor
-from roughformer.model.committee import Committee
+from roughformer.model import Ensemble
 from roughformer.series import SeriesBatch
 from roughformer.tokens import CellEncoder, TempoEncoder, Tokenizer
 
@@ -217,7 +217,7 @@ def _span(encoder: Any) -> tuple[float, float]:
 
 
 def _first(model: nn.Module) -> nn.Module:
-    return model.members[0] if isinstance(model, Committee) else model
+    return model.members[0] if isinstance(model, Ensemble) else model
 
 
 def _sizes(predictor: Predictor) -> tuple[Floats, Floats]:

@@ -13,7 +13,7 @@ from roughformer.export.check import Arrays, Run
 from roughformer.export.files import EXAMPLE, Dtype, Exported, Format, export_graph, value_type
 from roughformer.export.graphs import Exportable
 from roughformer.inference import ForecastPredictor
-from roughformer.model.forecaster import QUANTILES, Moments, Queries
+from roughformer.model import QUANTILES, Moments, Queries
 from roughformer.series import SeriesBatch
 
 __all__ = ["ForecastGraph", "export_forecaster"]

@@ -9,13 +9,16 @@ from torch import Tensor, nn
 
 from roughformer.errors import InputError
 from roughformer.inference import ClassTargets, NumberTargets, Predictor
-from roughformer.model import RFormer
-from roughformer.model.committee import Committee
-from roughformer.model.ensemble import SignatureEnsemble
-from roughformer.model.outputs import deviation_of, point_of
-from roughformer.model.rformer import why_no_step as why_no_windows
-from roughformer.model.tempo import TempoFormer
-from roughformer.signatures.torch_backend import number, observed
+from roughformer.model import (
+    Ensemble,
+    RFormer,
+    SignatureEnsemble,
+    TempoFormer,
+    deviation_of,
+    point_of,
+)
+from roughformer.model import why_no_step as why_no_windows
+from roughformer.signatures import number, observed
 from roughformer.tokens import Piece, State, TokenStep, encoded_static, per_stream
 
 __all__ = [
@@ -69,7 +72,7 @@ class Graph(Exportable):
         super().__init__()
         kinds = (RFormer, TempoFormer, SignatureEnsemble)
         model = predictor.model
-        first = model.members[0] if isinstance(model, Committee) else model
+        first = model.members[0] if isinstance(model, Ensemble) else model
         if not isinstance(first, kinds):
             raise InputError(
                 f"a {type(first).__name__} cannot be exported; RFormer, TempoFormer (RateRegressor)"
@@ -107,7 +110,7 @@ class Graph(Exportable):
 def why_no_step(predictor: Predictor) -> str | None:
     """Why a model cannot be run as a stream, and what to do; None if it can."""
     model = predictor.model
-    first = model.members[0] if isinstance(model, Committee) else model
+    first = model.members[0] if isinstance(model, Ensemble) else model
     if not isinstance(first, RFormer):
         return "only an RFormer on windows goes on step by step; train one with causal=True"
     return why_no_windows(predictor.encoder, predictor.outputs.causal)
@@ -136,7 +139,7 @@ class StepGraph(Exportable):
         self.predictor, self.encoder = predictor, predictor.encoder
         self.static_names = static_names(predictor)
         self.model = _frozen(predictor.model)
-        members: Any = self.model.members if isinstance(self.model, Committee) else [self.model]
+        members: Any = self.model.members if isinstance(self.model, Ensemble) else [self.model]
         self.members = list(members)
         context = self.members[0].config.context
         self.max_windows = None if context is not None else max_windows
@@ -202,7 +205,7 @@ class StepGraph(Exportable):
             answers.append(answer[:, 0])
         if len(answers) == 1:
             return answers[0]
-        assert isinstance(self.model, Committee)
+        assert isinstance(self.model, Ensemble)
         return self.model.joined(torch.stack(answers))
 
     # Rows of float64, the parts one behind the other: whole numbers and float32 lose nothing there.

@@ -48,8 +48,7 @@ from torch import Tensor, nn
 from roughformer.errors import InputError
 from roughformer.inference.predictor import Predictor
 from roughformer.inference.targets import ClassTargets, NumberTargets
-from roughformer.model.ensemble import SignatureEnsemble
-from roughformer.model.outputs import point_of
+from roughformer.model import SignatureEnsemble, point_of
 from roughformer.series import SeriesBatch, UnobservedWarning
 from roughformer.tokens import TempoEncoder, frequencies
 from roughformer.util.checks import optional, whole_number

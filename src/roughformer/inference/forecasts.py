@@ -14,7 +14,7 @@ import torch
 
 from roughformer.errors import CheckpointError, InputError
 from roughformer.inference.calibration import LevelCalibration, level_of, value_at
-from roughformer.model.forecaster import (
+from roughformer.model import (
     QUANTILES,
     Forecaster,
     ForecasterConfig,

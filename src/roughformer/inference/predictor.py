@@ -13,10 +13,7 @@ from torch import Tensor, nn
 from roughformer.errors import CheckpointError, InputError
 from roughformer.inference.registry import get_model, model_name
 from roughformer.inference.targets import ClassTargets, NumberTargets
-from roughformer.model import RFormer
-from roughformer.model.committee import Committee
-from roughformer.model.inference import run_model
-from roughformer.model.outputs import OutputConfig, deviation_of, point_of
+from roughformer.model import Ensemble, OutputConfig, RFormer, deviation_of, point_of, run_model
 from roughformer.series import SeriesBatch
 from roughformer.signatures import Windows
 from roughformer.tokens import TempoEncoder, Tokenizer
@@ -294,7 +291,7 @@ class Predictor:
 
     @property
     def _members(self) -> list[nn.Module]:
-        return list(self.model.members) if isinstance(self.model, Committee) else [self.model]
+        return list(self.model.members) if isinstance(self.model, Ensemble) else [self.model]
 
     # On disk
 
@@ -346,7 +343,7 @@ class Predictor:
             count, tensors = int(saved.config["members"]), saved.tensors["model"]
             _check_weights(kind.model, config, count, tensors)
             members = [kind.model(config) for _ in range(count)]
-            model = members[0] if len(members) == 1 else Committee(members)
+            model = members[0] if len(members) == 1 else Ensemble(members)
             model.load_state_dict(tensors)
             raw = saved.config["targets"]
             how = ClassTargets if raw["kind"] == "classes" else NumberTargets
@@ -430,7 +427,7 @@ def committee_of(predictors: list[Predictor]) -> Predictor:
     factors = [p.calibration for p in predictors]
     classes = isinstance(first.targets, ClassTargets)
     # Temperatures belong to the members; the factor on deviations to what they say together.
-    committee = Committee([p.model for p in predictors], factors if classes else ())
+    committee = Ensemble([p.model for p in predictors], factors if classes else ())
     factor = 1.0 if classes else float(np.mean(factors))
     return replace(first, model=committee.to(first.device).eval(), calibration=factor)
 

@@ -15,10 +15,15 @@ import numpy.typing as npt
 from torch import Tensor, nn
 
 from roughformer.errors import InputError
-from roughformer.model import RFormer, RFormerConfig
-from roughformer.model.committee import Committee
-from roughformer.model.ensemble import EnsembleConfig, SignatureEnsemble
-from roughformer.model.tempo import TempoConfig, TempoFormer
+from roughformer.model import (
+    Ensemble,
+    EnsembleConfig,
+    RFormer,
+    RFormerConfig,
+    SignatureEnsemble,
+    TempoConfig,
+    TempoFormer,
+)
 from roughformer.series import SeriesBatch
 from roughformer.tokens import CellEncoder, TempoEncoder, TokenConfig, Tokenizer
 
@@ -197,5 +202,5 @@ def least_scale_of(encoder: Any, inputs: dict[str, Tensor]) -> dict[str, Tensor]
 
 def model_name(model: nn.Module) -> str:
     """The name of a model, or of its members."""
-    model = model.members[0] if isinstance(model, Committee) else model
+    model = model.members[0] if isinstance(model, Ensemble) else model
     return next(name for name, spec in _MODELS.items() if type(model) is spec.model)

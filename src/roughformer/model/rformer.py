@@ -12,11 +12,10 @@ from torch import Tensor, nn
 from roughformer.errors import InputError
 from roughformer.model.blocks import Block, TimeEncoding, attention_mask
 from roughformer.model.config import RFormerConfig
-from roughformer.model.heads import Head, Pooling, prior_logits
+from roughformer.model.heads import Head, Pooling, Wide, prior_logits
 from roughformer.model.scaling import Standardize, scale_of
-from roughformer.model.wide import Wide
 from roughformer.series import SeriesBatch
-from roughformer.signatures.torch_backend import inside_of, observed, padded_series
+from roughformer.signatures import inside_of, observed, padded_series
 from roughformer.tokens import (
     PaddedTokens,
     State,

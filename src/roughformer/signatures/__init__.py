@@ -1,8 +1,8 @@
 """Signatures of paths: words, lifts, windows; the native kernel and one definition in torch.
 
 Names are loaded on first use: neither torch nor numpy is needed to build the kernel, and torch only
-where there is no kernel or tensors are given. What tokens are made of in torch is in
-``torch_backend``.
+where there is no kernel or tensors are given. The steps that tokens are made of in torch are in
+``torch_backend``, which ``tokens`` imports from.
 """
 
 from importlib import import_module
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from roughformer.signatures.functionals import Functionals as Functionals
     from roughformer.signatures.functionals import padded_cells as padded_cells
     from roughformer.signatures.functionals import path_cells as path_cells
+    from roughformer.signatures.library import Lay as Lay
     from roughformer.signatures.library import engine_info as engine_info
+    from roughformer.signatures.library import load as load
     from roughformer.signatures.lifts import Basepoint as Basepoint
     from roughformer.signatures.lifts import Basis as Basis
     from roughformer.signatures.lifts import Clock as Clock
@@ -46,6 +48,11 @@ if TYPE_CHECKING:
     from roughformer.signatures.operators import spectrum_of as spectrum_of
     from roughformer.signatures.running import RunningSignatures as RunningSignatures
     from roughformer.signatures.spectrum import spectrum_words as spectrum_words
+    from roughformer.signatures.torch_backend import inside_of as inside_of
+    from roughformer.signatures.torch_backend import number as number
+    from roughformer.signatures.torch_backend import observed as observed
+    from roughformer.signatures.torch_backend import padded_series as padded_series
+    from roughformer.signatures.torch_backend import place as place
     from roughformer.signatures.windows import Cuts as Cuts
     from roughformer.signatures.windows import Windows as Windows
     from roughformer.signatures.windows import locate as locate
@@ -60,7 +67,7 @@ _NAMES = {
         "signature values_at"
     ),
     "functionals": "FINE Functionals padded_cells path_cells",
-    "library": "engine_info",
+    "library": "Lay engine_info load",
     "lifts": (
         "Basepoint Basis Clock Counts Lag Layout Lift Lifts Time Transform View "
         "feature_count feature_names layout_of memory_estimate over_limit readable"
@@ -68,6 +75,7 @@ _NAMES = {
     "operators": "padded_tokens piece_clock_words piece_signature spectrum_of",
     "running": "RunningSignatures",
     "spectrum": "spectrum_words",
+    "torch_backend": "inside_of number observed padded_series place",
     "windows": "Cuts Windows locate",
     "words": "all_words lyndon_count lyndon_words word_count",
 }

@@ -132,9 +132,19 @@ def pick_engine(engine: Engine, device: str = "cpu") -> str:
         return "torch"
     if library.load() is not None:
         return "native"
+    reason = library.engine_info()["reason"]
     if engine == "native":
-        raise InputError(f"the native engine is not available: {library.engine_info()['reason']}")
+        raise InputError(f"the native engine is not available: {reason}")
+    _check_torch(f"there is neither the native kernel nor torch to compute signatures ({reason})")
     return "torch"
+
+
+def _check_torch(why: str) -> None:
+    """``ImportError`` in words where torch is not installed."""
+    try:
+        import torch  # noqa: F401
+    except ImportError:
+        raise ImportError(f"{why}; pip install torch") from None
 
 
 @dataclass(frozen=True)
@@ -176,6 +186,7 @@ def fill_gaps(batch: SeriesBatch, keep: Any = None, threads: int | None = None) 
         rows = batch.values, times, starts, batch.lengths, first
         out, unobserved = library.fill_rows(*rows, keep, threads)
     else:
+        pick_engine("auto")  # or says what is missing
         out, unobserved = _filled_by_definition(batch, keep)
     batch.warn_unobserved(unobserved.sum(axis=0, dtype=np.int64))
     return out
@@ -374,6 +385,7 @@ def _write_padded(
     context: int | None,
 ) -> None:
     """Tokens by way of padded tensors, a block of series at a time."""
+    _check_torch("lags, counts and held paths are computed by way of torch")
     import torch
 
     from roughformer.signatures.operators import padded_tokens

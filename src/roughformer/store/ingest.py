@@ -35,7 +35,7 @@ from roughformer.series import (
     sorting_order,
     take_rows,
 )
-from roughformer.signatures.library import Lay, load
+from roughformer.signatures import Lay, load
 from roughformer.store.dataset import Group, TableColumns
 from roughformer.store.storage import Place, retrying
 

@@ -12,9 +12,7 @@ from torch import Tensor
 
 from roughformer.errors import CapacityError, InputError
 from roughformer.inference import Predictor
-from roughformer.model import RFormer
-from roughformer.model.committee import Committee
-from roughformer.model.rformer import why_no_step
+from roughformer.model import Ensemble, RFormer, why_no_step
 from roughformer.series import SeriesBatch
 from roughformer.stream.messages import Answers, Events, InputRows, answers_of, no_events
 from roughformer.stream.state import State
@@ -47,7 +45,7 @@ def check_streams(predictor: Predictor) -> None:
 
 def _members(predictor: Predictor) -> list[Any]:
     model = predictor.model
-    return list(model.members) if isinstance(model, Committee) else [model]
+    return list(model.members) if isinstance(model, Ensemble) else [model]
 
 
 def _numbered(count: Ints) -> Ints:
@@ -262,7 +260,7 @@ class CausalStreams:
         if len(answers) == 1:
             return answers[0]
         committee = self.predictor.model
-        assert isinstance(committee, Committee)
+        assert isinstance(committee, Ensemble)
         return committee.joined(torch.stack(answers))
 
     @torch.inference_mode()

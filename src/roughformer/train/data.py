@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from roughformer.errors import InputError
-from roughformer.model.outputs import OutputConfig
+from roughformer.model import OutputConfig
 from roughformer.series import SeriesBatch, UnobservedWarning
 from roughformer.store import StoredSeries, encode_in_worker, encode_inputs, encode_worker
 from roughformer.tokens import Tokenizer

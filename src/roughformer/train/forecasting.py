@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from roughformer.model.forecaster import QUANTILES, Forecaster, Moments, Queries
+from roughformer.model import QUANTILES, Forecaster, Moments, Queries
 from roughformer.series import SeriesBatch
 
 __all__ = ["Drawn", "ScaledSeries", "draw_forecasts", "draw_interpolations", "train_forecaster"]

@@ -22,8 +22,7 @@ from torch import distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from roughformer.errors import CheckpointError, InputError
-from roughformer.model.inference import run_model
-from roughformer.model.outputs import OutputConfig, loss_of, loss_weight
+from roughformer.model import OutputConfig, loss_of, loss_weight, run_model
 from roughformer.train.config import TrainConfig
 from roughformer.train.data import SAMPLE_WEIGHT, Inputs, Share, TrainingData, shares, take
 from roughformer.train.distributed import ProcessGroup, current_process_group, report_lost_process
