@@ -515,10 +515,10 @@ class RFormer(TokenTransformer):
         ----------
         data
             A ``SeriesBatch``; what ``forward`` takes, as a tensor of values, a tuple ``(values,
-            times, lengths)`` (with ``static``, if the model has covariates) or a dict by name; or an iterable of such,
-            for instance a ``DataLoader`` (what comes behind those in its tuples, or under other
-            names, is ignored). The first 4,096 series are looked at. Or the inputs of
-            ``from_tokens`` as a dict.
+            times, lengths)`` (with ``static``, if the model has covariates) or a dict by name; or
+            an iterable of such, for instance a ``DataLoader`` (what comes behind those in its
+            tuples, or under other names, is ignored). The first 4,096 series are looked at. Or the
+            inputs of ``from_tokens`` as a dict.
         """
         if isinstance(data, dict) and "tokens" in data:
             if self.tokenizer is not None:
