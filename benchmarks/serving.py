@@ -6,12 +6,18 @@ trains a small model, serves it in a process of its own and loads it from anothe
 client waits for its answer (closed loop: the capacity), then requests come at 1x, 5x and 10x that
 rate whatever becomes of them (open loop). Prints for each load what was answered, how fast, and
 what was refused at once, and checks every answer against the model; writes results/serving.json.
+
+    python benchmarks/serving.py --cost
+
+measures what one request costs in processor time, of a small model and one series, beside the same
+model as an ONNX graph behind a plain FastAPI handler, in turns in one run.
 """
 
 import argparse
 import json
 import os
 import platform
+import socket
 import subprocess
 import sys
 import tempfile
@@ -65,7 +71,10 @@ def served(directory, queue):
     for line in process.stderr:
         if "serving on" in line:
             break
-    port = int(line.split("http://127.0.0.1:")[1].split()[0])
+    return wait_ready(process, int(line.split("http://127.0.0.1:")[1].split()[0]))
+
+
+def wait_ready(process, port):
     for _ in range(600):
         try:
             urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz").close()
@@ -73,6 +82,98 @@ def served(directory, queue):
         except OSError:
             time.sleep(0.1)
     raise RuntimeError("the service did not become ready")
+
+
+PLAIN = """
+import json, sys, numpy as np, onnxruntime, uvicorn
+from fastapi import FastAPI
+from pydantic import BaseModel
+options = onnxruntime.SessionOptions()
+options.intra_op_num_threads = 1
+session = onnxruntime.InferenceSession(sys.argv[1], options)
+class Series(BaseModel):
+    times: list[float]
+    values: list[list[float | None]]
+class Body(BaseModel):
+    series: list[Series]
+app = FastAPI()
+@app.get("/readyz")
+async def ready(): return {}
+@app.post("/v1/predict")
+async def predict(body: Body):
+    found = []
+    for one in body.series:
+        inputs = {
+            "values": np.array([one.values], dtype=np.float64),
+            "times": np.array([one.times]),
+            "lengths": np.array([len(one.times)]),
+        }
+        found.append({"probabilities": session.run(["probabilities"], inputs)[0][0].tolist()})
+    return {"predictions": found}
+uvicorn.run(app, port=int(sys.argv[2]), log_level="warning")
+"""
+
+
+def plain(graph):
+    """A handler as one would write it in an afternoon, as a process, and its port."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    process = subprocess.Popen(
+        [sys.executable, "-c", PLAIN, str(graph), str(port)],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    return wait_ready(process, port)
+
+
+def cost(n=400, rounds=5):
+    """Processor time of a request, in turns: the service, and the plain handler."""
+    from roughformer.export import export_model
+
+    rng = np.random.default_rng(0)
+    t = np.cumsum(rng.uniform(0.005, 0.045, (64, 400)), axis=1).round(6)
+    x = (np.sin(5 * t) + 0.1 * rng.normal(size=t.shape)).round(4)[..., None]
+    model = rf.RFormerClassifier(windows=20, depth=2, epochs=1, random_state=0, n_jobs=1)
+    batch = rf.SeriesBatch.from_arrays(list(x), list(t))
+    model.fit(batch, np.arange(64) % 2)
+    body = json.dumps({"series": [{"times": t[0].tolist(), "values": x[0].tolist()}]}).encode()
+    head = (
+        f"POST /v1/predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n"
+    )
+    request = head.encode() + body
+    spent = {"service": [], "plain handler": []}
+    with tempfile.TemporaryDirectory() as folder:
+        model.save(Path(folder) / "model")
+        export_model(model.predictor_, Path(folder) / "model.onnx")
+        servers = dict(
+            zip(
+                spent,
+                (served(Path(folder) / "model", 64), plain(Path(folder) / "model.onnx")),
+                strict=True,
+            )
+        )
+        try:
+            for round_ in range(rounds + 1):
+                for name, (process, port) in servers.items():
+                    with socket.create_connection(("127.0.0.1", port)) as connection:
+                        before = cpu_seconds(process.pid)
+                        for _ in range(n):
+                            connection.sendall(request)
+                            received = connection.recv(65536)
+                            while not received.endswith(b"}"):
+                                received += connection.recv(65536)
+                            assert received.startswith(b"HTTP/1.1 200"), received[:200]
+                    if round_:  # the first is for what is slow once only
+                        spent[name].append(1e3 * (cpu_seconds(process.pid) - before) / n)
+        finally:
+            for process, _ in servers.values():
+                process.terminate()
+                process.wait(20)
+    for name, times in spent.items():
+        print(f"{name}: {np.median(times):.2f} ms of processor time a request", flush=True)
+    ratio = np.median(np.array(spent["plain handler"]) / np.array(spent["service"]))
+    print(f"plain handler / service: {ratio:.2f}")
 
 
 def loaded(orders):
@@ -128,7 +229,11 @@ def main():
     parser.add_argument("--queue", type=int, default=64, help="requests that may wait")
     parser.add_argument("--clients", type=int, default=32, help="of the closed loop")
     parser.add_argument("--out", type=Path, default=HERE.parent / "results" / "serving.json")
+    parser.add_argument("--cost", action="store_true", help="of one request, beside a handler")
     ask = parser.parse_args()
+    if ask.cost:
+        cost()
+        return
     with tempfile.TemporaryDirectory() as folder:
         directory = Path(folder) / "model"
         bodies, expected = trained(directory, ask.length)

@@ -18,13 +18,13 @@ import roughformer as rf
 from roughformer_paper.datasets import heart_rate_split, load_heart_rate
 
 TEMPO: dict[str, Any] = {
-    "rate_unit": 1 / 60, "drop": (0.0, 0.5), "epochs": 8, "batch_size": 64, "learning_rate": 3e-3,
-    "training": rf.TrainConfig(warp=0.26, draws=2),
+    "rate_unit": 1 / 60, "drop": (0.0, 0.5), "epochs": 8, "learning_rate": 3e-3,
+    "training": rf.TrainConfig(batch_size=64, warp=0.26, draws=2),
 }  # fmt: skip
 DENSE: dict[str, Any] = {
-    "drop": (0.0, 0.5), "epochs": 30, "batch_size": 64, "views": ("local",),
+    "drop": (0.0, 0.5), "epochs": 30, "views": ("local",),
     "tokens": rf.TokenConfig(basepoint=False), "model": rf.ModelConfig(d_model=128),
-    "training": rf.TrainConfig(draws=3),
+    "training": rf.TrainConfig(batch_size=64, draws=3),
 }  # fmt: skip
 RECIPES = {"patient": (rf.RateRegressor, TEMPO), "random": (rf.RFormerRegressor, DENSE)}
 LEVELS = (0.0, 0.5)

@@ -23,8 +23,8 @@ from roughformer_paper.datasets import load_physionet2012, physionet2012_subset
 
 STATIC = ("Age", "Gender", "Height", "ICUType")
 RECIPE: dict[str, Any] = {
-    "windows": np.arange(0.0, 49.0, 4.0), "static": STATIC, "epochs": 10, "batch_size": 256,
-    "learning_rate": 1e-3, "training": rf.TrainConfig(weight_decay=0.05),
+    "windows": np.arange(0.0, 49.0, 4.0), "static": STATIC, "epochs": 10,
+    "learning_rate": 1e-3, "training": rf.TrainConfig(batch_size=256, weight_decay=0.05),
     "model": rf.ModelConfig(dropout=0.3, input_dropout=0.2),
 }  # fmt: skip
 

@@ -6,7 +6,7 @@ import pytest
 from command import SMALL, fails, succeeds
 from roughformer.errors import InputError
 from roughformer.io import write_table
-from roughformer.runs.settings import parse_assignments
+from roughformer.runs.run import parse_assignments
 from roughformer.train.validation import classification_scores
 from small import make_sine
 

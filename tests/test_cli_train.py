@@ -10,8 +10,7 @@ import pytest
 from command import SMALL, fails, succeeds
 from roughformer.errors import InputError
 from roughformer.io import write_table
-from roughformer.runs.directory import started_run
-from roughformer.runs.settings import choose_task, parse_assignments, settings_of, to_toml
+from roughformer.runs.run import choose_task, parse_assignments, settings_of, started_run, to_toml
 from roughformer.train.loop import read_log
 from small import make_sine
 

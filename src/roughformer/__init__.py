@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from roughformer.estimators import RFormerForecaster as RFormerForecaster
     from roughformer.estimators import RFormerRegressor as RFormerRegressor
     from roughformer.estimators import SignatureTransformer as SignatureTransformer
-    from roughformer.inference.alarms import Alarm as Alarm
-    from roughformer.inference.alarms import AlarmState as AlarmState
-    from roughformer.inference.alarms import alarm_with_guarantee as alarm_with_guarantee
-    from roughformer.inference.alarms import time_to_detection as time_to_detection
-    from roughformer.inference.explanation import Explanation as Explanation
-    from roughformer.inference.predictor import Predictor as Predictor
-    from roughformer.inference.registry import ModelSpec as ModelSpec
-    from roughformer.inference.registry import get_model as get_model
-    from roughformer.inference.registry import register_model as register_model
+    from roughformer.inference import Alarm as Alarm
+    from roughformer.inference import AlarmState as AlarmState
+    from roughformer.inference import Explanation as Explanation
+    from roughformer.inference import ModelSpec as ModelSpec
+    from roughformer.inference import Predictor as Predictor
+    from roughformer.inference import alarm_with_guarantee as alarm_with_guarantee
+    from roughformer.inference import get_model as get_model
+    from roughformer.inference import register_model as register_model
+    from roughformer.inference import time_to_detection as time_to_detection
     from roughformer.model import RFormer as RFormer
     from roughformer.model import RFormerConfig as RFormerConfig
     from roughformer.plots import plot_calibration as plot_calibration
@@ -82,10 +82,10 @@ _HOME = {
         "ModelConfig RFormerClassifier RFormerForecaster RFormerRegressor RateModelConfig "
         "RateRegressor SignatureTransformer"
     ),
-    "inference.alarms": "Alarm AlarmState alarm_with_guarantee time_to_detection",
-    "inference.explanation": "Explanation",
-    "inference.predictor": "Predictor",
-    "inference.registry": "ModelSpec get_model register_model",
+    "inference": (
+        "Alarm AlarmState Explanation ModelSpec Predictor alarm_with_guarantee get_model "
+        "register_model time_to_detection"
+    ),
     "model": "RFormer RFormerConfig",
     "plots": (
         "plot_calibration plot_confusion plot_explanation plot_forecast plot_history plot_horizon "

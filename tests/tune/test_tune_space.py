@@ -7,7 +7,7 @@ import pytest
 
 import roughformer as rf
 from roughformer.errors import InputError
-from roughformer.runs.settings import by_setting, settings_of, to_toml
+from roughformer.runs.run import by_setting, settings_of, to_toml
 from roughformer.tune import Choice, Range, default_space, parse_space
 from small import make_sine
 

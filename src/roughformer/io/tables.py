@@ -133,9 +133,22 @@ def read_csv(
 ) -> pa.Table:
     """Read a CSV file, or its bytes, as an Arrow table.
 
-    Without ``separator``, comma, semicolon and tab are told apart by the first line; unless it is
-    the comma, numbers may have decimal commas. ``series_id``: a column of ids, which stay strings
-    where numbers would make two of them one.
+    Unless the separator is the comma, numbers may have decimal commas.
+
+    Parameters
+    ----------
+    source : Path or bytes
+        The file, or its content.
+    separator : str, optional
+        Not given: comma, semicolon or tab, whichever the first line has most of.
+    columns : list of str, optional
+        Columns to read; not given: all.
+    series_id : str, optional
+        A column of ids: they stay strings if two of them would become the same number.
+
+    Returns
+    -------
+    pyarrow.Table
     """
     import pyarrow.csv as pv
 

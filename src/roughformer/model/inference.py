@@ -20,7 +20,8 @@ def run_model(
     runs. Batches of long series are smaller.
     """
     was = model.training
-    model.eval()
+    if was:  # a walk over all modules, which takes as long as a small batch
+        model.eval()
     n = len(next(iter(inputs.values())))
     length = max((x.shape[1] for x in inputs.values() if x.dim() > 1), default=1)
     size = max(min(batch_size, _TOKENS_AT_ONCE // max(length, 1)), 1)
@@ -28,7 +29,8 @@ def run_model(
     for i in range(0, max(n, 1), size):
         part = {name: x[i : i + size].to(device) for name, x in inputs.items()}
         parts.append(model(**part).float().cpu())
-    model.train(was)
+    if was:
+        model.train()
     return torch.cat(parts)
 
 

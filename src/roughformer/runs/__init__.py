@@ -4,13 +4,14 @@ The command line parses, calls these and prints. ``read`` is ``roughformer.read`
 """
 
 from roughformer.runs.data import Columns, SeriesData, ids_of, read, read_data, stamps
-from roughformer.runs.directory import (
-    is_forecaster,
-    load_model,
-    model_directory,
-    prepare_run,
-    started_run,
-    write_json,
+from roughformer.runs.evaluation import (
+    check_ending,
+    chosen_target,
+    evaluate_file,
+    predict_file,
+    read_for,
+    target_of,
+    write_columns,
 )
 from roughformer.runs.features import (
     TokenJob,
@@ -20,16 +21,16 @@ from roughformer.runs.features import (
     token_config,
     write_tokens,
 )
-from roughformer.runs.scores import (
-    check_ending,
-    chosen_target,
-    evaluate_file,
-    predict_file,
-    read_for,
-    target_of,
-    write_columns,
+from roughformer.runs.run import (
+    is_forecaster,
+    load_model,
+    model_directory,
+    parse_assignments,
+    prepare_run,
+    settings_of,
+    started_run,
+    write_json,
 )
-from roughformer.runs.settings import parse_assignments, settings_of
 from roughformer.runs.training import TrainingRequest, run_training
 from roughformer.runs.tuning import TuningRequest, run_tuning
 

@@ -14,9 +14,16 @@ from roughformer.estimators import Scores, compared, estimator_class, known_scor
 from roughformer.inference import Predictor
 from roughformer.plots.report import write_report
 from roughformer.runs.data import Columns, SeriesData, read_data, say
-from roughformer.runs.directory import is_restart, started_run, write_json
-from roughformer.runs.scores import figures_of, predictions, scores_of
-from roughformer.runs.settings import choose_task, read_config, settings_of, to_toml
+from roughformer.runs.evaluation import figures_of, predictions, scores_of
+from roughformer.runs.run import (
+    choose_task,
+    is_restart,
+    read_config,
+    settings_of,
+    started_run,
+    to_toml,
+    write_json,
+)
 from roughformer.store import StoredSeries
 from roughformer.train import better, current_process_group
 from roughformer.util.atomic import write_file

@@ -13,8 +13,7 @@ from roughformer.errors import InputError
 from roughformer.estimators import RFormerClassifier, estimator_class
 from roughformer.plots.report import write_report
 from roughformer.runs.data import say
-from roughformer.runs.directory import write_json
-from roughformer.runs.settings import by_setting, read_config, settings_of, to_toml
+from roughformer.runs.run import by_setting, read_config, settings_of, to_toml, write_json
 from roughformer.runs.training import TrainingRequest, named_weights, read_request, run_training
 from roughformer.series import SeriesBatch
 from roughformer.store import StoredSeries

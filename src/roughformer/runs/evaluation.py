@@ -12,7 +12,7 @@ import pyarrow as pa
 from roughformer.errors import InputError
 from roughformer.inference import ClassTargets, Predictor, check_numbers
 from roughformer.runs.data import Columns, SeriesData, ids_of, read_data, stamps
-from roughformer.runs.directory import Estimator, load_model
+from roughformer.runs.run import Estimator, load_model
 from roughformer.series import SeriesBatch
 from roughformer.train import classification_scores, regression_scores
 from roughformer.util.threads import using_threads
