@@ -82,6 +82,17 @@ def test_scaling_comes_from_a_loader_a_batch_or_a_dict_alike():
     assert torch.equal(outputs[0], outputs[2])
 
 
+def test_scaling_comes_from_a_tensor_of_values():
+    values, _, _ = padded(missing=0.0)
+    outputs = []
+    for data in (values, (values,)):
+        torch.manual_seed(0)
+        model = rf.RFormer(n_channels=2, n_outputs=3, d_model=16).eval()
+        model.fit_scaling(data)
+        outputs.append(model(values))
+    assert torch.equal(*outputs)
+
+
 def test_the_state_dict_keeps_the_scaling(tmp_path):
     options = {
         "n_channels": 2, "n_outputs": 2, "d_model": 16,

@@ -278,3 +278,13 @@ def test_the_example_of_a_training_loop_learns(capsys):
     spec.loader.exec_module(example)
     assert example.main(epochs=3) > 0.8
     assert "epoch 3" in capsys.readouterr().out
+
+
+def test_times_and_lengths_may_be_lists_and_values_must_be_a_tensor():
+    layer = rf.nn.MultiViewSignature(3, 2, lifts=[rf.Time()])
+    x = torch.randn(2, 6, 2)
+    times = [0.0, 1.0, 2.5, 3.0, 4.0, 7.0]
+    found = layer(x, times, [4, 6]).tokens
+    assert torch.equal(found, layer(x, torch.tensor(times), torch.tensor([4, 6])).tokens)
+    with pytest.raises(rf.InputError, match=r"values must be a tensor .* got ndarray"):
+        layer(x.numpy())

@@ -514,11 +514,11 @@ class RFormer(TokenTransformer):
         Parameters
         ----------
         data
-            A ``SeriesBatch``; what ``forward`` takes, as a tuple ``(values, times, lengths)`` (with
-            ``static``, if the model has covariates) or as a dict by name; or an iterable of such,
-            for instance a ``DataLoader`` (what comes behind those in its tuples, or under other
-            names, is ignored). The first 4,096 series are looked at. Or the inputs of
-            ``from_tokens`` as a dict.
+            A ``SeriesBatch``; what ``forward`` takes, as a tensor of values, a tuple ``(values,
+            times, lengths)`` (with ``static``, if the model has covariates) or a dict by name; or
+            an iterable of such, for instance a ``DataLoader`` (what comes behind those in its
+            tuples, or under other names, is ignored). The first 4,096 series are looked at. Or the
+            inputs of ``from_tokens`` as a dict.
         """
         if isinstance(data, dict) and "tokens" in data:
             if self.tokenizer is not None:
@@ -542,6 +542,7 @@ class RFormer(TokenTransformer):
             return data[:_FOR_SCALING]
         parts: list[SeriesBatch] = []
         count = 0
+        data = (data,) if isinstance(data, Tensor) else data
         given = isinstance(data, tuple | dict)
         for item in [data] if given else _iterated(data):
             if not given and isinstance(item, tuple | list) and len(item) <= 3:

@@ -173,12 +173,16 @@ class Points(NamedTuple):
     x: Tensor
 
 
-def padded_series(
-    values: Tensor, times: Tensor | None, lengths: Tensor | None
-) -> tuple[Tensor, Tensor, Tensor]:
+def padded_series(values: Tensor, times: Any, lengths: Any) -> tuple[Tensor, Tensor, Tensor]:
     """``values (B, L, C)`` with ``times (B, L)`` and ``lengths (B,)``: filled in where they are not
     given, spread out where they are shared; ``InputError`` for other shapes.
     """
+    if not isinstance(values, Tensor):
+        raise InputError(
+            "values must be a tensor of shape (batch, length, channels), got "
+            f"{type(values).__name__}; torch.as_tensor(values) makes one, and "
+            "rf.multiview_signature takes arrays as they are"
+        )
     if values.dim() != 3 or not values.is_floating_point() or values.shape[1] == 0:
         raise InputError(
             "values must be floating-point numbers of shape (batch, length, channels), with a "
@@ -187,12 +191,16 @@ def padded_series(
     batch, size, _ = values.shape
     if times is None:
         times = torch.arange(size, dtype=torch.float64, device=values.device)
+    if not isinstance(times, Tensor):
+        times = torch.as_tensor(times, device=values.device)
     if times.dim() == 1:
         times = times.expand(batch, size)
     if times.shape != (batch, size):
         raise InputError(f"times must be ({batch}, {size}) or ({size},), got {tuple(times.shape)}")
     if lengths is None:
         lengths = torch.full((batch,), size, dtype=torch.int64, device=values.device)
+    if not isinstance(lengths, Tensor):
+        lengths = torch.as_tensor(lengths, device=values.device)
     if lengths.shape != (batch,) or lengths.is_floating_point():
         raise InputError(
             f"lengths must be {batch} whole numbers, got {lengths.dtype} {tuple(lengths.shape)}"

@@ -352,6 +352,10 @@ class Tokenizer(BaseModel):
         """Whether they make the same tokens, whichever options were given and whichever usual."""
         return isinstance(other, Tokenizer) and self.model_dump() == other.model_dump()
 
+    def __hash__(self) -> int:
+        """Equal tokenizers have equal hashes."""
+        return hash(self.model_dump_json())
+
     @classmethod
     def fit(cls, config: TokenConfig, batch: SeriesBatch) -> Self:
         """Take channel names, the unit of time and the range of the spectrum from training series.
