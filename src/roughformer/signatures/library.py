@@ -51,7 +51,7 @@ __all__ = [
 ]
 
 
-_ABI = 10
+_ABI = 11
 _P, _L, _I, _D = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32, ctypes.c_double
 
 

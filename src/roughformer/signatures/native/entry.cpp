@@ -271,7 +271,7 @@ int64_t runs_of(const T* numbers, int64_t n, int64_t* starts) {
 
 extern "C" {
 
-int rf_abi_version() { return 10; }
+int rf_abi_version() { return 11; }
 const char* rf_isa() { return isa().name; }
 int rf_isa_count() { return supported(); }
 const char* rf_isa_name(int i) { return i >= 0 && i < supported() ? kIsas[i].name : ""; }
