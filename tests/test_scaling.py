@@ -6,7 +6,7 @@ import torch
 
 import roughformer as rf
 from roughformer.model.scaling import RankScale
-from roughformer.tokens.tokenizer import least_scale
+from roughformer.tokens.padded import least_scale
 from small import make
 from stream_cases import series
 

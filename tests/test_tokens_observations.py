@@ -8,7 +8,8 @@ import roughformer as rf
 from roughformer.signatures.engine import pad, placed_of
 from roughformer.signatures.torch_backend import observed
 from roughformer.tokens import TokenConfig, Tokenizer
-from roughformer.tokens.observations import WORDS, ValueRange, observation_words, scaled
+from roughformer.tokens.observations import observation_words, scaled
+from roughformer.tokens.tokenizer import WORDS, ValueRange
 from small import ragged_batch
 
 

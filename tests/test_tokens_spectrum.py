@@ -10,8 +10,9 @@ import roughformer as rf
 from roughformer.errors import InputError
 from roughformer.signatures.spectrum import spectrum_words
 from roughformer.tokens import SpectrumConfig
+from roughformer.tokens.padded import log_power
 from roughformer.tokens.tempo import TempoEncoder, pieces_between, with_variation
-from roughformer.tokens.tokenizer import frequencies, log_power, spectrum_range
+from roughformer.tokens.tokenizer import frequencies, spectrum_range
 from small import make_sine, ragged_batch
 
 

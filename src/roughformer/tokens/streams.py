@@ -9,7 +9,7 @@ one call (``native/step.h``).
 
 import ctypes
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -37,10 +37,8 @@ from roughformer.signatures.torch_backend import (
     number,
     observation_order,
 )
-from roughformer.tokens.observations import WORDS, Counted, scaled, stacked_words, words_of
-
-if TYPE_CHECKING:
-    from roughformer.tokens.tokenizer import Tokenizer
+from roughformer.tokens.observations import Counted, scaled, stacked_words, words_of
+from roughformer.tokens.tokenizer import WORDS, Tokenizer
 
 __all__ = [
     "Piece",

@@ -27,7 +27,8 @@ from roughformer.signatures.torch_backend import (
     sinc,
     waves,
 )
-from roughformer.tokens.tokenizer import PaddedInputs, check_series, thinned
+from roughformer.tokens.padded import PaddedInputs
+from roughformer.tokens.tokenizer import check_series, thinned
 
 __all__ = ["TempoEncoder", "pieces_between"]
 

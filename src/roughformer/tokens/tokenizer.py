@@ -1,19 +1,16 @@
 """Tokenizer: series to the inputs of a model, with what it took from the training part.
 
-``Tokenizer.encode`` takes ragged batches, ``PaddedTokens`` padded tensors: both make the same
-tokens, by the native kernel or by the definition in torch (``signatures``).
+It takes ragged batches; ``padded`` has the same tokens of padded tensors. torch is imported where
+it is used: processes that make plain tokens for a store start without it.
 """
 
 import math
 from dataclasses import dataclass
-from itertools import groupby
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from pydantic import BaseModel, ConfigDict, Field
-from torch import Tensor
 
 from roughformer.errors import InputError
 from roughformer.series import SeriesBatch, keep_mask
@@ -28,7 +25,6 @@ from roughformer.signatures import (
     Lift,
     Time,
     View,
-    Windows,
     all_words,
     compute_tokens,
     feature_count,
@@ -37,28 +33,28 @@ from roughformer.signatures import (
     locate,
     lyndon_words,
     pad,
-    padded_tokens,
     placed_of,
-    spectrum_of,
     spectrum_words,
 )
 from roughformer.signatures.engine import check_series as series_numbers
-from roughformer.signatures.torch_backend import Observed, number, observed, place, real_only
 from roughformer.tokens.config import SpectrumConfig, TokenConfig
-from roughformer.tokens.observations import WORDS, ValueRange, observation_words
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from roughformer.signatures.torch_backend import Observed
+    from roughformer.tokens.padded import PaddedInputs
 
 __all__ = [
-    "PaddedInputs",
-    "PaddedTokens",
+    "USUAL",
+    "WORDS",
     "Ranges",
     "StaticColumn",
     "StaticEncoder",
     "Tokenizer",
+    "ValueRange",
     "check_series",
-    "encoded_static",
     "frequencies",
-    "least_scale",
-    "log_power",
     "spectrum_range",
     "thinned",
     "usual_ranges",
@@ -134,8 +130,12 @@ class StaticEncoder(BaseModel):
         """``(B, S)``; NaN = not known, for numbers; no level, for categories."""
         given = [_values(batch, column.name) for column in self.columns]
         x = np.stack(given, axis=1) if given else np.zeros((len(batch), 0))
-        found: npt.NDArray[np.float32] = encoded_static(self.columns, torch.from_numpy(x)).numpy()
-        return found
+        import torch
+
+        from roughformer.tokens.padded import encoded_static
+
+        encoded: npt.NDArray[np.float32] = encoded_static(self.columns, torch.from_numpy(x)).numpy()
+        return encoded
 
 
 def _values(batch: Covariates, name: str) -> npt.NDArray[np.float64]:
@@ -190,27 +190,53 @@ def frequencies(config: SpectrumConfig) -> npt.NDArray[np.float64]:
     return np.asarray(2 * np.pi * turns)
 
 
-def log_power(words: Tensor, floor: float) -> Tensor:
-    """``(B, C, J)``: log(1 + |w|² / (floor · mean |w|²)) of clock words ``w (B, C, J, 2)``.
+# What tokens of observations are called, and the range of their values (``observations``).
 
-    The mean is over the frequencies of a channel, so that gain does not matter; a channel that
-    does not move, or is never observed, has no spectrum: all 0.
+
+WORDS: dict[View, tuple[str, ...]] = {
+    "global": (
+        "log n", "mean", "min", "max", "first", "last", "sd", "slope", "rise", "since",
+        "recent log n", "recent mean", "recent min", "recent max", "latest mean",
+    ),
+    "local": ("log n", "mean", "min", "max"),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ValueRange:
+    """x -> (clip(x, low, high) - mean) / scale, for each channel.
+
+    The range is from the 0.1 % to the 99.9 % quantile of the training part: beyond it are mostly
+    errors of recording.
     """
-    cosine, sine = words.unbind(dim=-1)
-    power = torch.addcmul(cosine.square(), sine, sine)  # 4x as fast as a sum over the last axis
-    mean = power.mean(dim=-1, keepdim=True)
-    alive = mean > 0
-    share = power / torch.where(alive, mean, 1.0)
-    level = torch.tensor(floor, dtype=words.dtype, device=words.device)
-    return torch.where(alive, (share / level).log1p(), 0.0)
+
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    mean: tuple[float, ...]
+    scale: tuple[float, ...]
+
+    @classmethod
+    def fit(cls, batch: SeriesBatch) -> Self:
+        """Quantiles, mean and standard deviation of each channel; 0 and 1 without observations."""
+        rows = [_range_of(batch.values[:, c]) for c in range(batch.n_channels)]
+        low, high, mean, scale = zip(*rows, strict=True)
+        return cls(low=low, high=high, mean=mean, scale=scale)
 
 
-# Features that hold nothing but rounding, and the ranges of values that tell them apart.
+def _range_of(column: npt.NDArray[Any]) -> tuple[float, float, float, float]:
+    seen = column[~np.isnan(column)].astype(np.float64)
+    if len(seen) == 0:
+        return 0.0, 0.0, 0.0, 1.0
+    low, high = np.quantile(seen, [0.001, 0.999])
+    inside = seen.clip(low, high)
+    return float(low), float(high), float(inside.mean()), float(inside.std()) or 1.0
+
+
+# Ranges of values, which tell features that hold nothing but rounding apart (``padded``).
 
 
 Ranges = dict[View, tuple[float, ...]]
-_WORDS_AT_ONCE = 1 << 22  # words of tokens that are looked at together
-_USUAL = 0.9  # quantile: the range of a few outliers is not usual
+USUAL = 0.9  # quantile: the range of a few outliers is not usual
 
 
 def usual_ranges(batch: SeriesBatch, cuts: Cuts) -> Ranges:
@@ -238,70 +264,7 @@ def _usual_range(
 ) -> tuple[float, ...]:
     spans = np.fmax.reduceat(values, begins) - np.fmin.reduceat(values, begins)
     columns = (column[column > 0] for column in spans.T.astype(np.float64))
-    return tuple(float(np.quantile(x, _USUAL)) if len(x) else 0.0 for x in columns)
-
-
-def least_scale(rows: Tensor, layout: Layout, rounding: float, ranges: Ranges) -> Tensor:
-    """``(layout.size,)``: for each feature of ``rows (N, F)``, what differs by less is alike.
-
-    What is computed for the word i₁ ... i_k is exact up to rounding in proportion to Π r_{i_j},
-    where r_i is how far the path moves along letter i: its own first word, or the channel's usual
-    range if that is larger. A coordinate that is at most ``rounding`` times this product in every
-    token is rounding only, and is measured by the largest of these products; others have the
-    rounding of the usual product.
-
-    Rounding only are the higher words of straight pieces in log-signatures, all words of a channel
-    that returns to where it was in every window, areas between channels that move as one, and clock
-    words of frequencies that a channel does not have.
-    """
-    scale = torch.zeros(layout.size, dtype=torch.float64, device=rows.device)
-    n_channels = len(layout.channels)
-    for view in layout.views if len(rows) else ():
-        lifts, dim, at = layout.lifts[view], layout.dim(view), layout.at(view)
-        first = int(lifts.time is not None)  # time is the first letter
-        # Channels, then their lags; time and counts are measured by their words alone.
-        known = torch.tensor(ranges.get(view, (0.0,) * n_channels), dtype=torch.float64)
-        letters = torch.zeros(dim, dtype=torch.float64, device=rows.device)
-        copies = 1 + len(lifts.lags)
-        letters[first : first + copies * n_channels] = known.repeat(copies).to(rows.device)
-        _of_words(rows[:, at:], layout, view, rounding, letters, scale[at:])
-        if lifts.clock is not None:
-            here = slice(layout.clock_at(view), layout.clock_at(view) + layout.clock_size(view))
-            moved = torch.maximum(rows[:, at : at + dim].abs().amax(dim=0).double(), letters)
-            size = moved[first : first + n_channels].repeat_interleave(2 * lifts.clock.count)
-            signal = rows[:, here].abs().amax(dim=0) > rounding * size
-            scale[here] = torch.where(signal, rounding * size, size)
-    return scale
-
-
-def _of_words(
-    rows: Tensor, layout: Layout, view: View, rounding: float, letters: Tensor, out: Tensor
-) -> None:
-    """The same of a view's words, with which ``rows`` and ``out`` begin, level by level."""
-    dim, logarithm = layout.dim(view), layout.transform == "logsignature"
-    first = rows[:, :dim].double().abs()
-    usual = torch.maximum(first.kthvalue(1 + int(_USUAL * (len(rows) - 1)), dim=0).values, letters)
-    # Words of signatures hold products of first words, and are rounding only if one of those is.
-    doubtful = logarithm or bool((first.amax(dim=0) < rounding * letters).any())
-    listed = lyndon_words if logarithm else all_words
-    begin = 0
-    for k, words in groupby(listed(dim, layout.depth), key=len):
-        level = torch.tensor(list(words), device=rows.device)
-        here = slice(begin, begin + len(level))
-        begin += len(level)
-        out[here] = rounding * usual[level].prod(dim=1)
-        if not doubtful:
-            continue
-        size = torch.zeros_like(out[here])
-        signal = size > 0
-        for block in torch.split(rows, max(1, _WORDS_AT_ONCE // len(level))):
-            moved = torch.maximum(block[:, :dim].double().abs(), letters)
-            products = moved[:, level[:, 0]]
-            for j in range(1, k):
-                products = products * moved[:, level[:, j]]
-            signal |= (block[:, here].abs() > rounding * products).any(dim=0)
-            size = torch.maximum(size, products.amax(dim=0))
-        out[here] = torch.where(signal, out[here], size)
+    return tuple(float(np.quantile(x, USUAL)) if len(x) else 0.0 for x in columns)
 
 
 _NUMBERS_AT_ONCE = 1 << 20  # values of a block of series that are looked at together
@@ -513,7 +476,7 @@ class Tokenizer(BaseModel):
         spectrum = self.config.spectrum
         return 0 if spectrum is None else len(self.channels) * spectrum.count
 
-    def encode(self, batch: SeriesBatch, **options: Any) -> dict[str, Tensor]:
+    def encode(self, batch: SeriesBatch, **options: Any) -> "dict[str, Tensor]":
         """Compute ``arrays`` as tensors, which share their memory.
 
         Parameters
@@ -527,6 +490,8 @@ class Tokenizer(BaseModel):
         -------
         dict of Tensor
         """
+        import torch
+
         return {name: torch.from_numpy(a) for name, a in self.arrays(batch, **options).items()}
 
     def arrays(
@@ -593,12 +558,16 @@ class Tokenizer(BaseModel):
                 batch, frequencies(config.spectrum), drop=drop, seed=seed, series=series,
                 threads=threads,
             )  # fmt: skip
+            import torch
+
+            from roughformer.tokens.padded import log_power
+
             inputs["spectrum"] = log_power(torch.from_numpy(words), config.spectrum.floor).numpy()
         if config.static:
             inputs["static"] = self.static_encoder.encode(batch)
         return inputs
 
-    def least_scale(self, inputs: dict[str, Tensor]) -> Tensor:
+    def least_scale(self, inputs: "dict[str, Tensor]") -> "Tensor":
         """Compute for each feature the size below which differences are taken for none.
 
         Some features are rounding and nothing else: all words of a channel that returns to where it
@@ -614,6 +583,10 @@ class Tokenizer(BaseModel):
         -------
         Tensor (n_features,)
         """
+        import torch
+
+        from roughformer.tokens.padded import least_scale
+
         tokens, mask = inputs["tokens"], inputs.get("mask")
         # Words of observations are in deviations of their channel and units of time.
         found = torch.full((self.n_features,), 1e-6, dtype=torch.float64, device=tokens.device)
@@ -624,7 +597,7 @@ class Tokenizer(BaseModel):
             found[: self.layout.size] = least_scale(rows, self.layout, rounding, self.ranges)
         return found
 
-    def padded(self, data: Observed, static: Tensor | None = None) -> "PaddedInputs":
+    def padded(self, data: "Observed", static: "Tensor | None" = None) -> "PaddedInputs":
         """Encode padded series in torch.
 
         Parameters
@@ -639,10 +612,15 @@ class Tokenizer(BaseModel):
         PaddedInputs
             Inputs as in ``encode``, and the ends of the windows.
         """
+        from roughformer.tokens.padded import PaddedTokens
+
         return PaddedTokens.of(self)(data, static)
 
     def _observation_words(self, batch: SeriesBatch, cuts: Cuts) -> npt.NDArray[np.float32]:
         """``(B, L, Σ_views C · words)``, a block of series at a time."""
+        from roughformer.signatures.torch_backend import observed, real_only
+        from roughformer.tokens.observations import observation_words
+
         assert self.value_range is not None
         placed = placed_of(cuts, batch.span[0])
         size = sum(len(WORDS[view]) for view in self.config.views) * len(self.channels)
@@ -684,100 +662,3 @@ def check_series(batch: SeriesBatch, channels: tuple[str, ...], static: tuple[st
             f"the model takes the static covariates {list(static)}; {missing} are not in these "
             f"series, which have {list(batch.static_names)}"
         )
-
-
-# Inputs of the model by name, and the ends (B, W) of its windows, counted from each series' first
-# point (None if it has no windows).
-PaddedInputs = tuple[dict[str, Tensor], Tensor | None]
-
-
-@dataclass(frozen=True)
-class PaddedTokens:
-    """A tokenizer resolved to plain values, which ``torch.compile`` can look through."""
-
-    n_channels: int
-    rule: Windows
-    layout: Layout | None
-    hold: bool
-    context: int | None
-    views: tuple[View, ...]
-    values: ValueRange | None
-    recent: int
-    unit: float
-    turns: list[float]
-    floor: float
-    static: tuple[StaticColumn, ...]
-
-    @classmethod
-    def of(cls, tokenizer: "Tokenizer") -> Self:
-        """What ``tokenizer`` says."""
-        config, spectrum = tokenizer.config, tokenizer.config.spectrum
-        return cls(
-            n_channels=len(tokenizer.channels),
-            rule=config.rule,
-            layout=tokenizer.layout if config.depth else None,
-            hold=config.hold,
-            context=config.context,
-            views=config.views,
-            values=tokenizer.value_range,
-            recent=tokenizer.recent,
-            unit=tokenizer.time_unit,
-            turns=[] if spectrum is None else frequencies(spectrum).tolist(),
-            floor=1.0 if spectrum is None else spectrum.floor,
-            static=tokenizer.static_encoder.columns,
-        )
-
-    def __call__(self, data: Observed, static: Tensor | None) -> PaddedInputs:
-        """``static (B, S)``: covariates as the user gives them, NaN = not known."""
-        placed = place(self.rule, data)
-        values = torch.where(data.seen, data.values, torch.nan)
-        parts = []
-        if self.layout is not None:
-            parts.append(
-                padded_tokens(
-                    values,
-                    data.since,
-                    data.lengths,
-                    placed,
-                    self.layout,
-                    hold=self.hold,
-                    context=self.context,
-                )
-            )
-        if self.values is not None:
-            words = observation_words(data, placed, self.views, self.values, self.recent, self.unit)
-            parts.append(real_only(words, placed.mask))
-        tokens = torch.cat(parts, dim=-1) if len(parts) > 1 else parts[0]
-        inputs = {
-            "tokens": tokens.float(),
-            "times": (placed.since_first / number(self.unit, tokens)).float(),
-        }
-        if placed.mask is not None:
-            inputs["mask"] = placed.mask
-        if self.turns:
-            words = spectrum_of(values, data.since, data.lengths, self.turns)
-            inputs["spectrum"] = log_power(words, self.floor).float()
-        if static is not None:
-            inputs["static"] = encoded_static(self.static, static.double())
-        return inputs, placed.edges[:, 1:]
-
-
-def encoded_static(columns: tuple[StaticColumn, ...], static: Tensor) -> Tensor:
-    """``StaticEncoder.encode`` for columns in its order ``(B, S)``."""
-    parts = [static[:, :0]]
-    for i, column in enumerate(columns):
-        x = static[:, i : i + 1]
-        if column.levels:
-            levels = torch.tensor(column.levels, dtype=torch.float64, device=x.device)
-            parts.append((x == levels).double())
-        else:
-            low, high = (
-                torch.tensor(bound, dtype=torch.float64, device=x.device)
-                for bound in (column.low, column.high)
-            )
-            # Comparisons with NaN differ between runtimes: what is not known is put back after.
-            cut = torch.minimum(torch.maximum(x, low), high)
-            parts.append(torch.where(x.isnan(), torch.nan, cut))
-            if column.unknown:
-                parts.append(x.isnan().double())
-    return torch.cat(parts, dim=-1).float()
