@@ -63,7 +63,7 @@ def test_the_layer_is_the_engine_on_padded_tensors(windows, lifts, transform):
     # The definition says the same, and so does what stands in the padding not matter.
     data = operators.observed(values, times, lengths)
     placed = operators.Placed(*_placed(layer, data))
-    layout = rf.signatures.features.layout_of(2, *layer.options)
+    layout = rf.signatures.layout_of(2, *layer.options)
     slow = operators.padded_tokens(values, times, lengths, placed, layout, native=False)
     np.testing.assert_allclose(tokens, slow, atol=1e-9)
 

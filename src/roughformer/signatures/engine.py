@@ -132,7 +132,7 @@ def pick_engine(engine: Engine, device: str = "cpu") -> str:
         return "torch"
     if library.load() is not None:
         return "native"
-    reason = library.engine_info()["reason"]
+    reason = library.engine_info().get("reason")
     if engine == "native":
         raise InputError(f"the native engine is not available: {reason}")
     _check_torch(f"there is neither the native kernel nor torch to compute signatures ({reason})")

@@ -239,7 +239,7 @@ def _time_scale(batch: SeriesBatch, time: Time) -> npt.NDArray[np.float64]:
 
 def lift_path(batch: SeriesBatch, lifts: ViewLifts, values: npt.NDArray[Any]) -> Path:
     """The path of a batch, lifted by time if ``lifts`` say so; ``values (N, C)`` are its values
-    without gaps. Lags and counts need further corners: ``signatures.padded`` has them.
+    without gaps. Lags and counts need further corners: ``torch_backend`` has them.
     """
     grid = batch.grid
     starts = batch.offsets[:-1]
