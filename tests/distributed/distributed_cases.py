@@ -84,7 +84,7 @@ CASES = {
         run, numbers(), drop=(0.0, 0.6), draws=2, n_estimators=2, validation=0.3
     ),
     "rates": lambda run: RateRegressor(
-        epochs=2, batch_size=7, random_state=0, n_jobs=1, training={"warp": 0.2},
+        epochs=2, random_state=0, n_jobs=1, training={"warp": 0.2, "batch_size": 7},
         model={"dropout": 0.0, "channel_dropout": 0.0, "window_dropout": 0.0},
         device="cpu", run_dir=run,
     ).fit(series(), np.abs(numbers(seed=5)[:, :1]) + 0.2),
