@@ -311,7 +311,7 @@ def test_snapshots_are_checked():
     broken[-1] ^= 1
     with pytest.raises(rf.CheckpointError, match="damaged"):
         rf.Stream.restore(model, bytes(broken))
-    with pytest.raises(rf.CheckpointError, match="no snapshot"):
+    with pytest.raises(rf.CheckpointError, match="not a snapshot"):
         rf.Stream.restore(model, b"something else")
     with pytest.raises(rf.CheckpointError, match="does not fit 2 streams"):
         rf.StreamBatch(model, 2).restore([0, 1], blob)
