@@ -202,6 +202,9 @@ def test_a_model_without_streams_has_the_page_for_whole_series(rate_model, open_
         page = open_page(running.url)
         assert page.is_visible("#drop")
         assert "PPG" in page.inner_text("#columns")
+        page.wait_for_function("document.querySelector('#number').textContent.trim() !== ''")
+        assert page.inner_text("#signal-title") == "A synthetic example"
+        page.wait_for_load_state("networkidle")  # its explanation, too
 
 
 def test_a_forecast_is_drawn_ahead_of_the_signal_with_its_band(open_page, tmp_path):
