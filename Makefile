@@ -42,9 +42,9 @@ types: $(VENV)/.native  ## mypy
 contract: $(VENV)/.native  ## imports go one way
 	$(BIN)/lint-imports
 
-# Two at a time; files stay together because their tests share trained models.
+# Each of two workers begins with its half of the folders, whose tests share trained models.
 unit: $(VENV)/.native  ## the test suite
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal
 
 $(VENV)/.slow: $(VENV)/.native
 	$(INSTALL) -e '.[slow]'

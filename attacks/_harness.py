@@ -28,6 +28,7 @@ class Target:
     rng: np.random.Generator
     folder: Path
     seconds: float
+    shared: Path  # a folder that all attacks of a run have
     began: float | None = None
     tried: int = 0
     failures: list[str] = field(default_factory=list)
@@ -67,6 +68,14 @@ class Target:
             return None
         self.check(True, what)
         return found
+
+
+def slowdown(seconds: float = 0.2) -> float:
+    """How much longer than its processor time a loop of so many seconds takes, at least 1."""
+    began, used = time.monotonic(), time.process_time()
+    while time.process_time() < used + seconds:
+        pass
+    return max((time.monotonic() - began) / (time.process_time() - used), 1.0)
 
 
 def attack(name: str, promise: str, share: float = 1.0):

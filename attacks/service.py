@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import safetensors.numpy
-from _harness import Target, attack, mutated
+from _harness import Target, attack, mutated, slowdown
 from _server import Served
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
@@ -28,6 +28,10 @@ GOOD = {"series": [{"times": [0.0, 1.0, 2.5, 4.0], "values": [[1, 2], [2, None],
 
 
 def _model(target: Target) -> Path:
+    """A model that is trained once for all attacks of a run."""
+    folder = target.shared / "model"
+    if (folder / "manifest.json").exists():
+        return folder
     rng = np.random.default_rng(0)
     model = rf.RFormerClassifier(
         windows=rf.Windows.by_duration(2.0),
@@ -42,7 +46,6 @@ def _model(target: Target) -> Path:
     x = rng.normal(size=(16, 40, 2)).cumsum(axis=1)
     batch = rf.SeriesBatch.from_arrays(list(x), list(times), channels=("hr", "spo2"))
     model.fit(batch, np.arange(16) % 2)
-    folder = target.folder / "model"
     model.save(folder)
     return folder
 
@@ -255,7 +258,7 @@ def bombs(target: Target) -> None:
 def slow_heads(target: Target) -> None:
     model = _model(target)
     with Served(model) as server, Served(model) as peaceful:
-        held, slowest, control = [], 0.0, 0.0
+        held, slowest, control, slow = [], 0.0, 0.0, 1.0
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         for _ in range(min(4300, hard - 200)):
@@ -278,9 +281,11 @@ def slow_heads(target: Target) -> None:
                     slowest = max(slowest, waited)
                 else:
                     control = max(control, waited)
+            slow = max(slow, slowdown(0.02))
             time.sleep(0.3)
+        # It throws thousands of bytes away meanwhile, which takes longer on a busy machine.
         target.check(
-            slowest < 1.0 + _TIMES * control,
+            slowest < slow + _TIMES * control,
             f"health took {slowest:.2f} s, of a service at peace {control:.2f} s",
         )
         still = 0

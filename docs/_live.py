@@ -140,13 +140,13 @@ def demo_model(found: dict[str, Any]) -> str:
         [
             row["signals"], str(row["series"]), f"{row['drop']:.0%}", f"{row['median']:.2f}",
             f"{row['most_below']:.1f}", f"{row['within_5']:.1%}",
-            f"{row['within_2_deviations']:.0%}",
+            f"{row['covered']:.0%}", f"{row['width']:.1f}",
         ]
         for row in found["rows"]
     ]  # fmt: skip
     head = [
         "signals", "series", "dropped", "median error", "95 % are below", "within 5",
-        "within 2 deviations",
+        "inside the 90 % interval", "its mean width",
     ]  # fmt: skip
     return (
         "## The demo's model\n\n`python experiments/demo_model.py`. Errors of the mean rate over "

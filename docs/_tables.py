@@ -66,7 +66,6 @@ TOKENS: dict[str, str] = {
 }
 # Where the description of a field does not say it all.
 MODEL: dict[str, str] = {
-    "dropout": "Share of activations hidden while training.",
     "wide": "Width of small networks from the last token to answers of their own, mixed with that "
     "of attention; 0: none. auto: 256 with `observations`.",
     "scaling": "Of token features: `standard` (mean and deviation), `rank` (distribution in "

@@ -284,6 +284,36 @@ def beijing(rows: Rows, data: Path | None, seeds: list[int], models: list[str]) 
             rows.add(row | {"seconds": time.process_time() - start})
 
 
+def years(rows: Rows, data: Path | None, seeds: list[int], models: list[str]) -> None:
+    """Coverage by the ways to hold series out, on training weeks only: of weeks drawn from the same
+    two years as the training weeks, and of the year after.
+    """
+    batch, in_train = read_beijing(data)
+    batch, week = batch[in_train], week_of(in_train)[in_train]
+    n, ahead, early = 144, np.arange(1.0, 25.0), week < EARLY_WEEKS
+    for seed in seeds:
+        drawn = np.random.default_rng(seed).permutation(EARLY_WEEKS)[: EARLY_WEEKS // 6]
+        same = np.isin(week, drawn)
+        parts = {"other weeks of 2013 and 2014": same, "weeks of 2015": ~early}
+        train = early & ~same
+        for name, groups in (("series at random", None), ("whole weeks", week[train])):
+            key = {"section": "years", "model": name, "seed": seed}
+            if rows.has(**key):
+                continue
+            model = rf.RFormerForecaster(**OURS | {"random_state": seed}, **BEIJING)
+            model.fit(batch[train], groups=groups)
+            for task, asked in parts.items():
+                some = batch[asked]
+                true = some.values.reshape(len(some), 168, -1)[:, n : n + len(ahead)]
+                past = part_of(some, some.times < n)
+                lower, upper = model.predict_interval(past, at=n - 1 + ahead)
+                inside = (lower <= true) & (true <= upper)
+                rows.add(key | {"task": task} | coverage(inside, ~np.isnan(true), week[asked]))
+
+
+EARLY_WEEKS = 96  # of 2013 and 2014
+
+
 def _beijing_naive(
     name: str, train: rf.SeriesBatch, past: np.ndarray, ahead: np.ndarray
 ) -> np.ndarray:
@@ -436,6 +466,7 @@ PROCESS = {"horizon": 4.0, "interpolation": False, "steps": 3000}
 SECTIONS = {
     "physionet": physionet,
     "beijing": beijing,
+    "years": years,
     "interpolation": interpolation,
     "processes": processes,
 }

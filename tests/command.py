@@ -8,7 +8,10 @@ from unittest import mock
 
 from roughformer.cli import main
 
-SMALL = ("--windows", "6", "--epochs", "2", "--threads", "1", "--device", "cpu", "--no-plots")
+SMALL = (
+    "--windows", "6", "--epochs", "2", "--threads", "1", "--device", "cpu", "--no-plots",
+    "--set", "baselines=false",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

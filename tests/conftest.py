@@ -1,6 +1,6 @@
 """Settings of all tests: how hard hypothesis tries, and the engines that are put to the test.
 
-``pytest`` runs 200 examples of each property, always the same ones; ``pytest --examples=5000``
+``pytest`` runs 50 examples of each property, always the same ones; ``pytest --examples=5000``
 runs that many, drawn anew each time.
 """
 
@@ -10,7 +10,7 @@ from hypothesis import settings
 
 import roughformer as rf
 
-settings.register_profile("ci", max_examples=200, deadline=None, derandomize=True)
+settings.register_profile("ci", max_examples=50, deadline=None, derandomize=True)
 settings.load_profile("ci")
 # The tensors of tests are small: torch loses more time to its threads than it gains.
 torch.set_num_threads(1)
@@ -23,10 +23,10 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    wish = config.getoption("--examples")
-    if wish is not None:
+    examples = config.getoption("--examples")
+    if examples is not None:
         settings.register_profile(
-            "more", max_examples=wish, deadline=None, derandomize=False, print_blob=True
+            "more", max_examples=examples, deadline=None, derandomize=False, print_blob=True
         )
         settings.load_profile("more")
 

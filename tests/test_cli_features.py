@@ -135,7 +135,7 @@ def test_a_failure_leaves_no_file_behind(tmp_path, monkeypatch, file):
     ("options", "words"),
     [
         (["--out", "t.csv"], "cannot write t.csv: the name must end in .parquet"),
-        (["--lift", "space"], "unknown lift 'space'"),
+        (["--lift", "space"], "--lift space: unknown; known are time"),
         (["--lift", "lag:x"], "--lift lag:x: a number is needed after the colon"),
         (["--lift", "lag:-1"], "a positive duration"),
         (["--views", "inner"], "views must be one or both"),

@@ -7,8 +7,10 @@ import tomllib
 import numpy as np
 import pytest
 
+import roughformer as rf
 from command import SMALL, fails, succeeds
 from roughformer.errors import InputError
+from roughformer.estimators import estimator_class
 from roughformer.io import write_table
 from roughformer.runs.run import choose_task, parse_assignments, settings_of, started_run, to_toml
 from roughformer.train.loop import read_log
@@ -289,15 +291,15 @@ def test_settings_survive_the_way_through_toml(task):
     chosen = {"windows": {"duration": 2.5}, "spectrum": "none", "views": ["local"], "patience": 3}
     if task == "classification":
         chosen["class_weight"] = {'a "b"': 1.0, "c": 2.0}
-    settings = settings_of(task, "default", chosen)
+    settings = settings_of(estimator_class(task), "default", chosen)
     text = to_toml(settings, {"data": {"time": "t é"}})
     read = tomllib.loads(text)
     assert read.pop("data") == {"time": "t é"}
-    assert settings_of(task, "default", read) == settings
+    assert settings_of(estimator_class(task), "default", read) == settings
     assert settings["tokens__spectrum"] is None
     assert settings["views"] == ("local",)
     assert settings["tokens__time"] == "unit"
-    assert settings_of(task, "default", {"time": "none"})["tokens__time"] == "none"
+    assert settings_of(estimator_class(task), "default", {"time": "none"})["tokens__time"] == "none"
 
 
 def test_class_weights_name_numbers_as_texts(files, tmp_path):
@@ -343,21 +345,22 @@ def test_one_option_of_a_group_can_be_set():
     found = parse_assignments(["model.step=4", "model.solver=rk4"])
     assert found == {"model": {"step": 4, "solver": "rk4"}}
     none = parse_assignments(["model.max_steps=none"])
-    settings = settings_of("classification", "default", none, model="neural-cde")
+    neural_cde = estimator_class("classification", "neural-cde")
+    settings = settings_of(neural_cde, "default", none)
     assert settings["model__max_steps"] is None
     word = parse_assignments(["model.scaling=none"])  # a choice of that name
-    assert settings_of("classification", "default", word)["model__scaling"] == "none"
+    assert settings_of(rf.RFormerClassifier, "default", word)["model__scaling"] == "none"
     again = tomllib.loads(to_toml(settings, {}))
-    assert settings_of("classification", "default", again, model="neural-cde") == settings
+    assert settings_of(neural_cde, "default", again) == settings
     with pytest.raises(InputError, match=r"model=... and --set model.step"):
         parse_assignments(["model=3", "model.step=4"])
 
 
 def test_a_parameter_has_one_setting_by_whatever_name_it_is_said():
     for said in ("clock=8", "tokens.clock=8"):
-        settings = settings_of("classification", "default", parse_assignments([said]))
+        settings = settings_of(rf.RFormerClassifier, "default", parse_assignments([said]))
         assert settings["tokens__clock"] == 8
-    depth = settings_of("classification", "default", parse_assignments(["tokens.depth=3"]))
+    depth = settings_of(rf.RFormerClassifier, "default", parse_assignments(["tokens.depth=3"]))
     assert depth["depth"] == 3
     with pytest.raises(InputError, match=r"depth=3 and tokens.depth=2 are the same parameter"):
-        settings_of("classification", "default", {"depth": 3, "tokens": {"depth": 2}})
+        settings_of(rf.RFormerClassifier, "default", {"depth": 3, "tokens": {"depth": 2}})

@@ -78,7 +78,7 @@ def test_float32_words_agree_with_float64():
 
 def test_native_search_for_cuts_is_the_search_in_numpy():
     from roughformer.signatures.library import _locate
-    from roughformer.signatures.windows import locate
+    from roughformer.signatures.paths import locate
 
     rng = np.random.default_rng(0)
     lengths = rng.integers(1, 40, 200)

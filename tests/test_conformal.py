@@ -5,7 +5,7 @@ import pytest
 
 import roughformer as rf
 from roughformer.errors import InputError
-from roughformer.inference.calibration import conformal_bound
+from roughformer.inference.calibration import calibrate_scores
 from small import make
 
 TINY = {"windows": 2, "depth": 1, "d_model": 8, "n_heads": 2, "epochs": 2, "random_state": 0,
@@ -31,11 +31,14 @@ def classifier():
 
 
 def test_the_bound_is_the_order_statistic_of_split_conformal_prediction():
-    scores = np.arange(1.0, 100.0)[::-1]  # 99 of them
-    assert conformal_bound(scores, 0.9) == 90
-    assert conformal_bound(scores, 0.99) == 99
+    scores = np.arange(1.0, 100.0)[::-1, None] / 100  # of 99 series
+    batch = rf.SeriesBatch.from_numpy3d(np.zeros((99, 1, 50)))
+    (found,) = calibrate_scores(batch, lambda thinned: scores)
+    observed = np.array([50.0, 5.0])
+    np.testing.assert_allclose(found.bound(0.9, observed), 0.9)
+    np.testing.assert_allclose(found.bound(0.99, observed), 0.99)
     with pytest.raises(InputError, match=r"needs at least 199 held-out series.* calibrated on 99"):
-        conformal_bound(scores, 0.995)
+        found.bound(0.995, observed)
 
 
 def test_intervals_of_a_regressor_hold_on_new_series_as_often_as_asked(regressor):
@@ -56,6 +59,38 @@ def test_sets_of_a_classifier_hold_on_new_series_as_often_as_asked(classifier):
     assert sets.shape == (2000, 3)
     assert sets.any(axis=1).all()
     assert 0.88 <= np.mean(sets[np.arange(2000), true]) <= 0.93
+
+
+def noisy(n, seed, drop=0.0):
+    """Noise around a level, which is the target: the fewer points, the less is known of it."""
+    rng = np.random.default_rng(seed)
+    target = rng.normal(size=n)
+    values = target[:, None] + rng.normal(size=(n, 60))
+    series = rf.SeriesBatch.from_numpy3d(values[:, None], np.tile(np.arange(60.0), (n, 1)))
+    return series.drop_points(drop, seed=seed), target
+
+
+@pytest.mark.parametrize("default", [False, True])
+def test_intervals_and_sets_hold_where_much_is_missing(default):
+    options = {"random_state": 0, "n_jobs": 1} if default else TINY
+    train, target = noisy(150, 0)
+    regressor = make(rf.RFormerRegressor, **options).fit(train, target)
+    classifier = make(rf.RFormerClassifier, **options).fit(train, target > 0)
+    held, target = noisy(1500, 1)
+    regressor.calibrate(held, target)
+    classifier.calibrate(held, target > 0)
+    width, size = [], []
+    for drop in (0.0, 0.5, 0.7, 0.8):
+        test, target = noisy(2000, 2, drop)
+        lower, upper = regressor.predict_interval(test)
+        assert abs(np.mean((lower <= target) & (target <= upper)) - 0.9) < 0.03
+        sets = classifier.predict_set(test)
+        assert sets[np.arange(2000), (target > 0).astype(int)].mean() > 0.87
+        width.append(np.mean(upper - lower))
+        size.append(sets.mean())
+    if default:  # the small network looks at three points only, which stay
+        assert width[-1] > 1.1 * width[0]
+        assert size[-1] > size[0]
 
 
 def test_calibration_is_saved_with_the_model(regressor, tmp_path):

@@ -14,6 +14,7 @@ import pytest
 import roughformer as rf
 from roughformer import RFormerClassifier, RFormerRegressor, errors
 from roughformer.errors import MissingDataError
+from roughformer_paper import datasets
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -31,6 +32,9 @@ def test_code_on_the_page_runs(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ROUGHFORMER_DATA", str(DATA))
     monkeypatch.setitem(sys.modules, "mlflow", MagicMock())  # tests/test_callbacks.py looks at it
+    if page.name == "icu.md":  # training on as many stays as the page shows takes a minute
+        load = datasets.load_physionet2012
+        monkeypatch.setattr(datasets, "load_physionet2012", lambda **given: load(**given)[:300])
     namespace = {}
     for block in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL):
         try:

@@ -97,7 +97,7 @@ def test_what_an_ensemble_cannot_do_is_refused_in_words():
         rf.RFormerClassifier(recipe="forest").fit(x, y)
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 9, 10, 11])
+@pytest.mark.parametrize("n", [1, 2, 3, 9, 10])
 @pytest.mark.filterwarnings("ignore:there is one series only", "ignore:all labels are")
 def test_few_series_are_enough_to_fit(n):
     x, y = waves(n, 5)
@@ -133,11 +133,9 @@ def test_a_saved_ensemble_is_the_same(fitted, tmp_path):
     assert loaded.summary() == fitted.summary()
 
 
-@pytest.mark.parametrize("kind", ["onnx", "torch"])
-def test_an_exported_ensemble_is_the_same(fitted, tmp_path, kind):
+def test_an_exported_ensemble_is_the_same(fitted, tmp_path):
     pytest.importorskip("onnxruntime")
-    exported = export_model(fitted.predictor_, tmp_path / f"model.{kind}", format=kind)
-    assert exported.largest < 1e-6
+    assert export_model(fitted.predictor_, tmp_path / "model.onnx").largest < 1e-6
 
 
 def test_a_stream_says_what_the_model_says_of_the_same_span(fitted):
@@ -286,13 +284,13 @@ def test_a_constant_channel_is_no_noise_to_be_amplified(tmp_path):
     assert torch.equal(found.ppv, expected.ppv)
 
 
-@pytest.mark.parametrize("size", [1e-10, 1e12, 1e36])
-def test_the_unit_of_a_channel_does_not_matter(size):
+def test_the_unit_of_a_channel_does_not_matter():
     x, y = waves(30, 20)
-    model = rf.RFormerClassifier(random_state=0).fit(x * size, y)
-    plain = rf.RFormerClassifier(random_state=0).fit(x, y)
-    np.testing.assert_allclose(model.predict_proba(x * size), plain.predict_proba(x), atol=0.15)
-    assert (model.predict(x * size) == plain.predict(x)).all()
+    plain = rf.RFormerClassifier(random_state=0).fit(x, y).predict_proba(x)
+    for size in (1e-10, 1e36):
+        found = rf.RFormerClassifier(random_state=0).fit(x * size, y).predict_proba(x * size)
+        np.testing.assert_allclose(found, plain, atol=0.15)
+        assert (found.argmax(axis=1) == plain.argmax(axis=1)).all()
 
 
 def test_weights_of_zero_leave_series_out():
@@ -486,7 +484,7 @@ def test_interval_quantiles_of_all_sizes(channels, n_cells):
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_the_encoder_says_the_same_of_ragged_and_of_padded_series():
-    from roughformer.signatures.engine import pad
+    from roughformer.signatures.points import pad
     from roughformer.signatures.torch_backend import observed
 
     batch, _ = irregular(*waves(7))

@@ -78,13 +78,13 @@ def test_members_share_encoder_and_target_scale_and_have_feature_scales_of_their
 def test_balanced_weights_are_those_of_each_members_own_part(monkeypatch):
     y = (np.arange(24) % 5 == 0).astype(int)
     seen = []
-    plain = RFormerClassifier._calibrate
+    plain = RFormerClassifier._calibration
 
     def watched(self, *arguments):
         seen.append(self._weight.numpy())
         return plain(self, *arguments)
 
-    monkeypatch.setattr(RFormerClassifier, "_calibrate", watched)
+    monkeypatch.setattr(RFormerClassifier, "_calibration", watched)
     model = make(RFormerClassifier, **TINY, n_estimators=3, class_weight="balanced").fit(walks(), y)
     for held, weight in zip(np.split(model.validation_index_, 3), seen, strict=True):
         counts = np.bincount(np.delete(y, held))

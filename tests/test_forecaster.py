@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from scipy.stats import norm
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
@@ -427,6 +428,49 @@ def test_calibration_mends_levels_that_are_off_by_horizon():
     np.testing.assert_allclose(plain.level(0.9, np.ones(2)), 0.9)
 
 
+def test_intervals_of_few_series_whose_values_err_alike_are_wider():
+    rng = np.random.default_rng(0)
+
+    def draw(n_series, n_values):
+        level, size = rng.normal(size=(n_series, 1)), np.exp(0.5 * rng.normal(size=(n_series, 1)))
+        return norm.cdf(level + size * rng.normal(size=(n_series, n_values)))
+
+    def covered(group):
+        inside = []
+        for _ in range(200):
+            held, new = draw(10, 200).ravel(), draw(300, 5).ravel()
+            found = LevelCalibration.fit(held, np.zeros(2000), group)
+            low, high = (found.level(level, np.zeros(1)) for level in (0.05, 0.95))
+            inside.append(np.mean((low <= new) & (new <= high)))
+        return np.mean(inside)
+
+    assert covered(None) < 0.88
+    assert 0.89 < covered(np.repeat(np.arange(10), 200)) < 0.92
+    # Where values are independent nothing changes.
+    level = rng.random(20_000)
+    group = np.repeat(np.arange(100), 200)
+    alone, grouped = (LevelCalibration.fit(level, np.zeros(20_000), g) for g in (None, group))
+    assert np.abs(alone.table - grouped.table).max() < 2e-3
+
+
+def test_series_of_one_group_count_as_one_for_the_width_of_intervals():
+    rng = np.random.default_rng(1)
+    times = [np.arange(20.0)] * 60
+    weeks = [rng.normal(size=(20, 1)) * np.exp(rng.normal()) for _ in range(6)]
+    X, group = (
+        [weeks[i % 6] + 0.01 * rng.normal(size=(20, 1)) for i in range(60)],
+        np.arange(60) % 6,
+    )
+    model = rf.RFormerForecaster(steps=5, d_model=8, random_state=0, n_jobs=1, horizon=3.0)
+    model.fit(X, times)
+    width = []
+    for groups in (None, group):
+        model.calibrate(X, times, groups=groups)
+        lower, upper = model.predict_interval(X[:6], times[:6], at=[20.5])
+        width.append(np.mean(upper - lower))
+    assert width[1] > 1.05 * width[0]
+
+
 def driven(n, seed, length=24):
     """y(t) = 2 u(t) + noise, where u jumps at random: the past of y does not tell its future."""
     rng = np.random.default_rng(seed)
@@ -595,5 +639,5 @@ def test_plots_of_a_backtest_show_its_values_and_bands(small):
     shares = right.lines[0].get_ydata()
     assert shares.min() <= 100 * found.covered.mean() <= shares.max()
     assert len(left.lines) == 2
-    with pytest.raises(InputError, match="at most 6 of x0, x1"):
+    with pytest.raises(InputError, match=r"there is no channel .y.; there are x0, x1"):
         rf.plot_forecast(found, batch, channels=["y"])

@@ -3,18 +3,18 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import roughformer as rf
 from roughformer.signatures import library
-from roughformer.signatures.engine import pad
 from roughformer.signatures.functionals import (
     COMPETING,
     Functionals,
     padded_cells,
     path_cells,
 )
+from roughformer.signatures.points import pad
 from roughformer.signatures.torch_backend import observed
 
 
@@ -46,7 +46,6 @@ def test_cells_are_the_means_and_increments_of_the_linear_path():
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 10_000), n_cells=st.sampled_from([1, 2, 7, 32]))
 def test_cells_of_the_kernel_and_of_torch_agree(seed, n_cells):
     batch = ragged(np.random.default_rng(seed))

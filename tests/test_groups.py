@@ -172,7 +172,6 @@ def test_set_params_names_the_group_of_an_option():
     [
         ("batch_size", r"training=TrainConfig\(batch_size=\.\.\.\), or set training__batch_size"),
         ("context", r"tokens=TokenConfig\(context=\.\.\.\), or set tokens__context"),
-        ("members", r"training=TrainConfig\(n_estimators=\.\.\.\), or set training__n_estimators"),
     ],
 )
 def test_a_constructor_says_where_an_option_of_a_group_is(name, words):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from roughformer.errors import InputError
@@ -153,7 +153,6 @@ def test_a_file_that_is_absent_or_no_ts_file_is_refused(tmp_path):
 _numbers = st.floats(allow_infinity=False, width=64)
 
 
-@settings(max_examples=200, deadline=None)
 @given(
     st.lists(
         st.lists(st.tuples(_numbers, _numbers), min_size=1, max_size=4), min_size=1, max_size=4

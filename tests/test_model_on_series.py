@@ -135,6 +135,21 @@ def test_steps_of_a_stream_say_what_the_model_says_of_the_series(tokens, context
         )
 
 
+def test_windows_of_a_stream_end_in_double_precision_and_its_state_keeps_its_types():
+    values, times = torch.randn(1, 21, 1), 0.07 * torch.arange(21, dtype=torch.float64)[None]
+    tokens = rf.TokenConfig(windows={"duration": 0.1}, hold=True)
+    model = rf.RFormer(n_channels=1, n_outputs=2, tokens=tokens, d_model=16, causal=True).eval()
+    model.fit_scaling((values, times))
+    state, at, ends = model.new_state(1), 0, []
+    kinds = {name: x.dtype for name, x in state.items()}
+    while at < 21:
+        state, step = model.step(state, values[:, at:], times[:, at:])
+        ends += [float(step.time)] if step.ended else []
+        at += int(step.taken)
+        assert {name: x.dtype for name, x in state.items()} == kinds
+    np.testing.assert_allclose(ends, 0.1 * np.arange(1, len(ends) + 1), rtol=1e-14)
+
+
 def test_a_model_of_whole_series_has_no_steps():
     model = rf.RFormer(n_channels=2, n_outputs=3)
     model.fit_scaling(padded())
@@ -231,6 +246,15 @@ def test_labels_of_a_loader_are_not_taken_for_times_or_lengths():
             model.fit_scaling([item])
     with pytest.raises(rf.InputError, match="second part of what the loader gives"):
         model.fit_scaling([(values, torch.tensor([0, 1]))])
+    with pytest.raises(rf.InputError, match="times must be"):
+        model.fit_scaling([(values, torch.tensor([0.5, 1.5]))])
+
+
+def test_lengths_of_a_loader_may_be_shorter_than_a_shared_grid():
+    values, times = torch.randn(2, 10, 1), torch.arange(10.0).expand(2, 10)
+    model = rf.RFormer(n_channels=1, n_outputs=2)
+    model.fit_scaling([(values, times, torch.tensor([10, 4]))])
+    assert model.scaled
 
 
 def test_static_covariates_of_another_width_are_refused():

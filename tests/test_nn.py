@@ -69,7 +69,7 @@ def test_the_layer_is_the_engine_on_padded_tensors(windows, lifts, transform):
 
 
 def _placed(layer, data):
-    from roughformer.signatures.torch_backend import place
+    from roughformer.signatures.torch_windows import place
 
     return place(layer.windows, data)
 
@@ -233,6 +233,9 @@ def test_on_another_device_nothing_is_copied_to_the_host():
         tokens, ends, mask = layer(values, times, lengths)
         assert {x.device.type for x in (tokens, ends, mask)} == {"meta"}
         assert tokens.shape == (4, 5, layer.n_features(2))
+    for rule in (rf.Windows.by_duration(1.0), rf.Windows.by_points(3)):
+        with pytest.raises(rf.InputError, match="tensors on the meta device have no numbers"):
+            MultiViewSignature(rule)(values, times, lengths)
 
 
 WRONG = [
@@ -245,6 +248,9 @@ WRONG = [
     (lambda v, t, n: (v, t, n * 0), "lengths must be from 1 to 9"),
     (lambda v, t, n: (v, t, n * 0 + 10), "lengths must be from 1 to 9"),
     (lambda v, t, n: (v, t, n.double()), "lengths must be 4 whole numbers"),
+    (lambda v, t, n: (v, t, n > 0), "lengths must be 4 whole numbers"),
+    (lambda v, t, n: (v, t[:, 0], n), r"times must be \(4, 9\) or \(9,\), got \(4,\)"),
+    (lambda v, t, n: (v, t.to("meta"), n), "must be on one device, got cpu, meta and cpu"),
     (lambda v, t, n: (v / 0, t, n), "values must be finite"),
     (lambda v, t, n: (v.long(), t, n), "floating-point"),
 ]

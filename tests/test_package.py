@@ -81,16 +81,6 @@ def test_every_install_of_make_heeds_the_constraints():
     assert installs == ["INSTALL := $(BIN)/python -m pip install --quiet -c constraints.txt"]
 
 
-def test_imports_go_one_way():
-    done = subprocess.run(
-        [str(Path(sys.executable).with_name("lint-imports"))],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
 def test_the_contract_has_no_exceptions_and_names_every_module():
     contract = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
     layers, *others = contract["contracts"]

@@ -41,7 +41,7 @@ LABELS = [
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_size=5)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     seed=st.integers(0, 10**6),
     n_series=st.integers(0, 5),

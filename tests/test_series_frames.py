@@ -328,3 +328,8 @@ def test_static_covariates_of_the_estimator_are_read_as_such():
     assert model.predictor_.encoder.channels == ("hr", "spo2")
     batch = SeriesBatch.of(table, static=["age"])
     np.testing.assert_array_equal(model.predict(table), model.predict(batch))
+
+
+def test_a_frame_where_a_list_of_arrays_is_expected_is_told_where_to_go():
+    with pytest.raises(InputError, match=r"SeriesBatch\.of\(table\) reads it"):
+        SeriesBatch.from_arrays(pd.DataFrame({"id": [1, 1], "time": [0.0, 1.0], "x": [2.0, 3.0]}))

@@ -53,7 +53,11 @@ def test_gradients_are_the_limits_of_finite_differences(engine, name):
     # Lifted paths have more channels; depth 2 keeps their Jacobians small.
     options = {"windows": 3, "depth": 2 if "lifts" in CASES[name] else 3} | CASES[name]
     x = walk(0, 4, 6, 2).requires_grad_()
-    assert gradcheck(lambda v: rf.multiview_signature(v, engine=engine, **options), x)
+    # One random direction where torch differentiates itself, all of them for the kernel.
+    fast = engine == "torch"
+    assert gradcheck(
+        lambda v: rf.multiview_signature(v, engine=engine, **options), x, fast_mode=fast
+    )
 
 
 @pytest.mark.parametrize("depth", [1, 2, 4])

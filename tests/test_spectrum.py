@@ -8,7 +8,7 @@ import roughformer as rf
 from reference import make_batch
 from roughformer.series import keep_mask
 from roughformer.signatures import library, spectrum
-from roughformer.signatures.engine import Dropping
+from roughformer.signatures.points import Dropping
 from roughformer.signatures.spectrum import PAD, bump_of, plan_for, spectrum_words
 
 TOLERANCE = {np.float32: 1e-5, np.float64: 1e-9}

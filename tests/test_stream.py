@@ -9,8 +9,8 @@ import pytest
 
 import roughformer as rf
 from roughformer.inference.targets import ClassTargets
+from roughformer.stream import Answers, answers_of
 from roughformer.stream.engines import CausalStreams
-from roughformer.stream.messages import Answers, answers_of
 from roughformer.stream.state import read_snapshot, write_snapshot
 from small import make
 from stream_cases import CASES, predictor, series

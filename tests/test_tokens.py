@@ -9,7 +9,7 @@ import roughformer as rf
 from roughformer.errors import InputError
 from roughformer.tokens import SpectrumConfig, TokenConfig, Tokenizer
 from roughformer.tokens.config import plain_windows
-from roughformer.tokens.tokenizer import StaticEncoder
+from roughformer.tokens.fitted import StaticEncoder
 from small import ragged_batch
 
 

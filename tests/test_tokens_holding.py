@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import roughformer as rf
-from roughformer.signatures.engine import pad
+from roughformer.signatures.points import pad
 from roughformer.signatures.torch_backend import held_points, observed
 from roughformer.tokens import TokenConfig, Tokenizer
 from small import ragged_batch

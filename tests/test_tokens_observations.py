@@ -5,11 +5,11 @@ import pytest
 import torch
 
 import roughformer as rf
-from roughformer.signatures.engine import pad, placed_of
-from roughformer.signatures.torch_backend import observed
+from roughformer.signatures.points import pad
+from roughformer.signatures.torch_backend import Placed, observed
 from roughformer.tokens import TokenConfig, Tokenizer
+from roughformer.tokens.fitted import WORDS, ValueRange
 from roughformer.tokens.observations import observation_words, scaled
-from roughformer.tokens.tokenizer import WORDS, ValueRange
 from small import ragged_batch
 
 
@@ -66,7 +66,7 @@ def brute_force(batch, cuts, values, view):
 def test_observation_words_agree_with_a_loop(windows, views):
     batch = ragged_batch(missing=0.7)
     values, cuts = ValueRange.fit(batch), windows.place(batch)
-    placed = placed_of(cuts, batch.span[0])
+    placed = Placed.of(cuts, batch.span[0])
     found = observation_words(observed(*pad(batch)), placed, views, values, 2, 7.0)
     expected = np.concatenate([brute_force(batch, cuts, values, v) for v in views], axis=-1)
     assert np.allclose(found, expected, atol=1e-5, equal_nan=True)

@@ -129,6 +129,13 @@ def test_spectra_hardly_change_when_half_the_points_are_dropped():
     assert (a.argmax(-1)[:, :, 0] - b.argmax(-1)[:, :, 0]).abs().max() <= 1
 
 
+def test_spectra_do_not_depend_on_the_level_of_the_values():
+    encoder, batch = made(), tone(1.0, rate=100.0)
+    a = encoder.encode(batch)["spectra"]
+    b = encoder.encode(batch.with_values(batch.values + 2.0**20))["spectra"]
+    assert (a - b).abs().max() < 1e-2
+
+
 def test_variation_never_falls_and_starts_at_zero():
     lifted = with_variation(ragged_batch(missing=0.3))
     assert lifted.n_channels == 4

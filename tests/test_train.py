@@ -1,12 +1,6 @@
-"""The training loop: resume is bit for bit, killed trainings lose nothing, draws are repeatable."""
+"""The training loop: a stopped training resumes bit for bit, draws are repeatable."""
 
 import json
-import os
-import random
-import signal
-import subprocess
-import sys
-import time
 
 import numpy as np
 import pytest
@@ -23,7 +17,6 @@ from roughformer.train.validation import (
     regression_scores,
     split_validation,
 )
-from roughformer.util.checkpoint import load_checkpoint
 from small import make, make_sine
 
 TINY = {
@@ -82,6 +75,7 @@ def test_a_stopped_training_resumes_bit_for_bit(tmp_path, monkeypatch, drop, aft
 
     monkeypatch.setattr(loop, "save_state", save_then_stop)
     monkeypatch.setattr(loop.TrainConfig.model_fields["save_seconds"], "default", 0.0)
+    signature = loop.TrainConfig.__signature__  # pydantic makes another one when it rebuilds
     loop.TrainConfig.model_rebuild(force=True)
     try:
         broken = make(RFormerClassifier, **TINY, drop=drop, run_dir=tmp_path)
@@ -90,66 +84,13 @@ def test_a_stopped_training_resumes_bit_for_bit(tmp_path, monkeypatch, drop, aft
     finally:
         monkeypatch.undo()
         loop.TrainConfig.model_rebuild(force=True)
+        loop.TrainConfig.__signature__ = signature
     resumed = make(RFormerClassifier, **TINY, drop=drop, run_dir=tmp_path, resume=True).fit(batch)
     assert same(weights(whole), weights(resumed))
     assert whole.predictor_.calibration == resumed.predictor_.calibration
     losses = [[r["train_loss"] for r in m.history_] for m in (whole, resumed)]
     assert losses[0] == losses[1]
     assert [r["epoch"] for r in read_log(tmp_path)] == [1, 2, 3, 4]
-
-
-SCRIPT = """
-import sys
-from roughformer.estimators import RFormerClassifier
-from roughformer.series import SeriesBatch
-batch = SeriesBatch.load(sys.argv[2])
-tiny = {tiny}
-options = dict(drop=0.3, run_dir=sys.argv[1], resume=True)
-RFormerClassifier.from_preset("default", **tiny, **options).fit(batch)
-print("done")
-"""
-
-
-@pytest.mark.slow
-def test_a_training_killed_at_random_times_ends_with_the_same_weights(tmp_path):
-    tiny = TINY | {"epochs": 30, "patience": None}
-    script = tmp_path / "script.py"
-    script.write_text(SCRIPT.format(tiny=tiny))
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    run, series = tmp_path / "run", tmp_path / "x.parquet"
-    make_sine(40, n_classes=3, length=40, seed=1).save(series)
-    rng = random.Random(0)
-    kills, finished = 0, False
-    while not finished:
-        process = subprocess.Popen(
-            [sys.executable, str(script), str(run), str(series)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=environment,
-        )
-        if kills < 4:
-            deadline = time.monotonic() + 60
-            log = run / "log.jsonl"
-            grown = len(log.read_text().splitlines()) if log.exists() else 0
-            # Wait until it trains, then a random moment more: inside a step, a save or a log.
-            while time.monotonic() < deadline and process.poll() is None:
-                if log.exists() and len(log.read_text().splitlines()) > grown:
-                    break
-                time.sleep(0.005)
-            time.sleep(rng.uniform(0, 0.1))
-            process.send_signal(signal.SIGKILL)
-            process.wait()
-            kills += 1
-        else:
-            out, error = process.communicate(timeout=120)
-            assert process.returncode == 0, error.decode()
-            finished = b"done" in out
-    # In a process of its own, too: with another number of threads sums have another order.
-    whole = tmp_path / "whole"
-    command = [sys.executable, str(script), str(whole), str(series)]
-    subprocess.run(command, env=environment, check=True, capture_output=True)
-    found = [load_checkpoint(one / "model").tensors["model"] for one in (whole, run)]
-    assert same(*found)
 
 
 def test_resuming_with_other_data_or_options_is_refused(tmp_path):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import roughformer as rf
 from reference import make_batch
 from roughformer import algebra
-from roughformer.signatures.windows import Cuts
+from roughformer.signatures.paths import Cuts
 
 seeds = st.integers(0, 2**32)
 batches = st.builds(

@@ -3,6 +3,7 @@
 import ast
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -30,8 +31,12 @@ def is_public(module, name):
         return False
     exporter = import_module(module)
     folder = Path(roughformer.__file__).parent / str(name) / "__init__.py"
-    is_folder = hasattr(exporter, "__path__") or module in modules
-    return is_folder and (name in exporter.__all__ or (not inside and folder.exists()))
+    if not (hasattr(exporter, "__path__") or module in modules):
+        return False
+    if not inside and (name in exporter.__all__ or folder.exists()):
+        return True
+    is_module = isinstance(getattr(exporter, name, None), ModuleType)
+    return hasattr(exporter, name) and not name.startswith("_") and not is_module
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.stem)

@@ -4,7 +4,7 @@ aeon's collections have no times: samples are taken to be equally spaced. Use ``
 and ``RFormerRegressor`` themselves where times are known.
 """
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -24,14 +24,47 @@ except ImportError as error:
 
 __all__ = ["RFormerAeonClassifier", "RFormerAeonRegressor"]
 
-_TAGS = {
-    "X_inner_type": ["np-list", "numpy3D"],
-    "capability:multivariate": True,
-    "capability:unequal_length": True,
-    "capability:missing_values": True,
-    "capability:multithreading": True,
-    "algorithm_type": "deeplearning",
-}
+# What aeon's checks train, some fifty times.
+_TINY: dict[str, Any] = {
+    "windows": 3, "depth": 1, "epochs": 1, "tokens": {"clock": 0, "spectrum": None},
+    "model": {"d_model": 8, "n_heads": 2},
+}  # fmt: skip
+
+
+class _AeonEstimator:
+    """What the classifier and the regressor share; it stands before aeon's own base class."""
+
+    _tags: ClassVar[dict[str, Any]] = {
+        "X_inner_type": ["np-list", "numpy3D"],
+        "capability:multivariate": True,
+        "capability:unequal_length": True,
+        "capability:missing_values": True,
+        "capability:multithreading": True,
+        "algorithm_type": "deeplearning",
+    }
+    _estimator_class: ClassVar[type[RFormerClassifier | RFormerRegressor]]
+
+    def __init__(self, estimator: Any = None, random_state: Any = None, n_jobs: int = 1) -> None:
+        self.estimator = estimator
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        super().__init__()
+
+    def _fit(self, X: Any, y: Any) -> Self:
+        self._n_jobs = check_n_jobs(self.n_jobs)
+        estimator = self._estimator_class() if self.estimator is None else clone(self.estimator)
+        estimator.set_params(n_jobs=self._n_jobs)
+        if self.random_state is not None:
+            estimator.set_params(random_state=self.random_state)
+        self.estimator_ = estimator.fit(_series(X), y)
+        return self
+
+    def _predict(self, X: Any) -> npt.NDArray[Any]:
+        return np.asarray(self.estimator_.predict(_series(X)))
+
+    @classmethod
+    def _get_test_params(cls, parameter_set: str = "default") -> dict[str, Any]:
+        return {"estimator": cls._estimator_class(**_TINY)}
 
 
 def _series(x: Any) -> SeriesBatch:
@@ -39,7 +72,7 @@ def _series(x: Any) -> SeriesBatch:
     return SeriesBatch.of(x, layout="channels_first")
 
 
-class RFormerAeonClassifier(BaseClassifier):  # type: ignore[misc]
+class RFormerAeonClassifier(_AeonEstimator, BaseClassifier):  # type: ignore[misc]
     """``RFormerClassifier`` in aeon's frame: unequal lengths, missing values, many channels.
 
     Parameters
@@ -61,36 +94,13 @@ class RFormerAeonClassifier(BaseClassifier):  # type: ignore[misc]
     >>> RFormerAeonClassifier(RFormerClassifier(epochs=30))  # doctest: +SKIP
     """
 
-    _tags: ClassVar[dict[str, Any]] = _TAGS
-
-    def __init__(
-        self, estimator: RFormerClassifier | None = None, random_state: Any = None, n_jobs: int = 1
-    ) -> None:
-        """See the class."""
-        self.estimator = estimator
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        super().__init__()
-
-    def _fit(self, X: Any, y: Any) -> "RFormerAeonClassifier":
-        self._n_jobs = check_n_jobs(self.n_jobs)
-        wish = RFormerClassifier() if self.estimator is None else self.estimator
-        self.estimator_ = _prepared(wish, self.random_state, self._n_jobs)
-        self.estimator_.fit(_series(X), y)
-        return self
-
-    def _predict(self, X: Any) -> npt.NDArray[Any]:
-        return np.asarray(self.estimator_.predict(_series(X)))
+    _estimator_class = RFormerClassifier
 
     def _predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
         return np.asarray(self.estimator_.predict_proba(_series(X)))
 
-    @classmethod
-    def _get_test_params(cls, parameter_set: str = "default") -> dict[str, Any]:
-        return {"estimator": RFormerClassifier(**_TINY)}
 
-
-class RFormerAeonRegressor(BaseRegressor):  # type: ignore[misc]
+class RFormerAeonRegressor(_AeonEstimator, BaseRegressor):  # type: ignore[misc]
     """``RFormerRegressor`` in aeon's frame: unequal lengths, missing values, many channels.
 
     Parameters
@@ -108,40 +118,4 @@ class RFormerAeonRegressor(BaseRegressor):  # type: ignore[misc]
         The fitted estimator.
     """
 
-    _tags: ClassVar[dict[str, Any]] = _TAGS
-
-    def __init__(
-        self, estimator: RFormerRegressor | None = None, random_state: Any = None, n_jobs: int = 1
-    ) -> None:
-        """See the class."""
-        self.estimator = estimator
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        super().__init__()
-
-    def _fit(self, X: Any, y: Any) -> "RFormerAeonRegressor":
-        self._n_jobs = check_n_jobs(self.n_jobs)
-        wish = RFormerRegressor() if self.estimator is None else self.estimator
-        self.estimator_ = _prepared(wish, self.random_state, self._n_jobs)
-        self.estimator_.fit(_series(X), y)
-        return self
-
-    def _predict(self, X: Any) -> npt.NDArray[np.float64]:
-        return np.asarray(self.estimator_.predict(_series(X)))
-
-    @classmethod
-    def _get_test_params(cls, parameter_set: str = "default") -> dict[str, Any]:
-        return {"estimator": RFormerRegressor(**_TINY)}
-
-
-# What aeon's checks train, some fifty times.
-_TINY: dict[str, Any] = {
-    "windows": 3, "depth": 1, "epochs": 1, "tokens": {"clock": 0, "spectrum": None},
-    "model": {"d_model": 8, "n_heads": 2},
-}  # fmt: skip
-
-
-def _prepared(estimator: Any, random_state: Any, n_jobs: int) -> Any:
-    """An unfitted copy with these."""
-    fresh = clone(estimator).set_params(n_jobs=n_jobs)
-    return fresh if random_state is None else fresh.set_params(random_state=random_state)
+    _estimator_class = RFormerRegressor

@@ -118,6 +118,7 @@ def stopped_after(saves, run, **options):
 
     loop.save_state = save_then_stop
     loop.TrainConfig.model_fields["save_seconds"].default = 0.0
+    signature = loop.TrainConfig.__signature__  # pydantic makes another one when it rebuilds
     loop.TrainConfig.model_rebuild(force=True)
     try:
         _classify(run, drop=0.4, **options)
@@ -125,6 +126,7 @@ def stopped_after(saves, run, **options):
         loop.save_state = real
         loop.TrainConfig.model_fields["save_seconds"].default = 60.0
         loop.TrainConfig.model_rebuild(force=True)
+        loop.TrainConfig.__signature__ = signature
 
 
 def resumed(run, **options):

@@ -1,4 +1,4 @@
-"""Killed workers are started again by torchrun, and the run ends as if nothing had happened."""
+"""Killed workers are started again by torchrun's agent: the run ends as if nothing had happened."""
 
 import json
 import os
@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 import pytest
-from test_processes import HERE, torchrun
+from test_processes import HERE, started
 
 from command import succeeds
 from roughformer.estimators import RFormerClassifier
@@ -43,8 +43,8 @@ def test_killed_workers_cost_at_most_one_epoch_each_and_change_nothing(tmp_path)
     alone, run = tmp_path / "alone", tmp_path / "run"
     succeeds("train", tmp_path / "x.parquet", "--out", alone, *OPTIONS)
     # The command has no --resume: what this launcher began, it goes on with.
-    process = torchrun(
-        "--max-restarts=3", HERE / "counted_command.py", tmp_path,
+    process = started(
+        HERE / "forking_agent.py", 3, HERE / "counted_command.py", tmp_path,
         "train", tmp_path / "x.parquet", "--out", run, *OPTIONS,
     )  # fmt: skip
     try:

@@ -16,13 +16,12 @@ from roughformer.util.checkpoint import load_checkpoint
 HERE = Path(__file__).parent
 
 
-def torchrun(*arguments, **options):
-    """What starts two processes on this machine."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", *arguments]
+def started(*command):
+    """A process of Python."""
     environment = os.environ | {"OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR"}
     return subprocess.Popen(
-        [str(x) for x in command], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        text=True, **options,
+        [sys.executable, *map(str, command)], env=environment, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
 
 
@@ -32,7 +31,8 @@ def found(tmp_path_factory):
     where = tmp_path_factory.mktemp("distributed")
     with pytest.raises(Stop):
         stopped_after(7, where / "one")
-    process = torchrun(HERE / "distributed_cases.py", where)
+    torchrun = ("-m", "torch.distributed.run", "--nproc-per-node=2")
+    process = started(*torchrun, HERE / "distributed_cases.py", where)
     try:
         _, error = process.communicate(timeout=600)
     finally:

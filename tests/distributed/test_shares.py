@@ -7,9 +7,9 @@ from distributed_cases import classes, series
 from roughformer.estimators.defaults import token_config
 from roughformer.tokens import Tokenizer
 from roughformer.train.config import TrainConfig
-from roughformer.train.data import BatchSource, Source, share_of, shares
+from roughformer.train.data import BatchSource, Source, share_of
 from roughformer.train.distributed import ProcessGroup
-from roughformer.train.loop import TrainStep
+from roughformer.train.loop import TrainStep, shares
 
 CHANGES = {
     "nothing": {},

@@ -11,7 +11,7 @@ from export_models import (
     run_module,
     series,
 )
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import roughformer as rf
@@ -89,7 +89,6 @@ def test_large_stamps_lose_no_digits(case):
 
 
 @pytest.mark.filterwarnings("ignore::roughformer.UnobservedWarning")
-@settings(max_examples=100)
 @given(data=st.data())
 def test_any_raggedness(data):
     case = data.draw(st.sampled_from(list(CASES)))

@@ -9,12 +9,12 @@ import roughformer as rf
 
 pytest.importorskip("fastapi", reason="the page needs the extra 'serve'")
 
-from pages import served
-
 from roughformer.inference.alarms import Alarm
+from roughformer.serve import ServedForecaster
 from roughformer.serve.config import StreamOptions
 from roughformer.serve.demo import DEMO_EVERY, DEMO_SPAN, train_demo_model
 from roughformer.serve.pulse import make_pulse
+from serving import running
 from small import make
 
 CHROMIUM = Path("/usr/bin/chromium")
@@ -32,7 +32,7 @@ def rates(rate_model):
     options = StreamOptions(
         span=DEMO_SPAN, every=DEMO_EVERY, alarms=(Alarm(50.0, 45.0, after=2.0),)
     )
-    with served(rate_model.predictor_, streams=options) as found:
+    with running(rate_model.predictor_, streams=options) as found:
         yield found
 
 
@@ -45,7 +45,19 @@ def classes():
         epochs=2, causal=True, random_state=0, n_jobs=1,
     )  # fmt: skip
     model.fit(pulses, np.where(np.asarray(pulses.labels) > 90, "fast", "slow"))
-    with served(model.predictor_, streams=StreamOptions()) as found:
+    with running(model.predictor_, streams=StreamOptions()) as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def forecaster():
+    """A forecaster of a load, up to ten ahead."""
+    rng = np.random.default_rng(0)
+    times = [np.arange(40.0)] * 20
+    values = [np.sin(t / 4 + rng.uniform(0, 6))[:, None] for t in times]
+    model = rf.RFormerForecaster(steps=5, d_model=8, random_state=0, horizon=10.0, n_jobs=1)
+    model.fit(rf.SeriesBatch.from_arrays(values, times, channels=["load"]))
+    with running(ServedForecaster(model.predictor_), streams=StreamOptions()) as found:
         yield found
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import roughformer as rf
 from roughformer.errors import InputError
 from roughformer.inference.predictor import Predictor
 from roughformer.serve import demo
@@ -27,6 +28,22 @@ def test_it_is_further_off_where_it_is_less_sure(rate_model, unseen):
     error = np.abs(point - unseen.labels)
     sure = deviation < np.median(deviation)
     assert error[sure].mean() < error[~sure].mean()
+
+
+def test_its_intervals_hold_in_a_stream_of_which_much_is_dropped(rate_model):
+    predictor = rate_model.predictor_
+    unseen = make_pulse(120, demo.DEMO_SPAN + 1, seed=4321)
+    for dropped in (0.0, 0.7):
+        shown = unseen.drop_points(dropped, seed=1)
+        stream = rf.StreamBatch(predictor, len(unseen), span=demo.DEMO_SPAN, every=demo.DEMO_SPAN)
+        slots = np.repeat(np.arange(len(unseen)), shown.lengths)
+        order = np.argsort(shown.times, kind="stable")
+        events = stream.push(slots[order], shown.times[order], shown.values[order])
+        assert len(events) == len(unseen)
+        low, high = events.answers.interval[:, 0].T
+        true = np.asarray(unseen.labels)[events.slot]
+        assert 0.8 < ((low <= true) & (true <= high)).mean() < 0.99
+        assert events.answers.plain()[0]["interval"] == [low[0], high[0]]
 
 
 def test_it_is_trained_once_and_then_taken_from_the_cache(rate_model, tmp_path, monkeypatch):

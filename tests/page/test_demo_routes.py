@@ -8,12 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import numpy as np
 import pytest
-from pages import Served
 
 from roughformer.inference.explanation import explain
 from roughformer.serve import demo
 from roughformer.serve.demo import load_recording
 from roughformer.serve.pulse import make_pulse
+from serving import Running
 
 
 def body_of(batch, **more):
@@ -126,9 +126,9 @@ def test_a_class_can_be_asked_for(classes):
     ("change", "words"),
     [
         (lambda body: body["series"].append(body["series"][0]), "one series is explained"),
-        (lambda body: body.update(series=[]), "at least one series"),
+        (lambda body: body.update(series=[]), "length >= 1"),
         (lambda body: body.update(target=3), "target must be the number of an output"),
-        (lambda body: body.update(words=3), "no key 'words'"),
+        (lambda body: body.update(words=3), "unknown field `words`"),
         (lambda body: body["series"][0]["times"].reverse(), "times"),
         (lambda body: body["series"][0]["values"][3].pop(), "values"),
     ],
@@ -163,7 +163,7 @@ def test_a_long_explanation_does_not_hold_up_the_stop(rate_model, monkeypatch):
     monkeypatch.setattr("roughformer.serve.model.explain", explain_for_ever)
     body = body_of(make_pulse(1, 2.0, seed=8, disturbed=0.0))
     with ThreadPoolExecutor(1) as pool:
-        running = Served(rate_model.predictor_)
+        running = Running(rate_model.predictor_)
         asked = pool.submit(httpx.post, f"{running.url}v1/explain", json=body, timeout=30)
         assert begun.wait(10)
         began = time.monotonic()

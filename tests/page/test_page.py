@@ -1,12 +1,10 @@
 """The page in a real browser, against the real service."""
 
 import numpy as np
-from pages import served, wait_for
 
-import roughformer as rf
-from roughformer.serve import ServedForecaster
 from roughformer.serve.config import StreamOptions
 from roughformer.serve.pulse import make_pulse
+from serving import running, wait_for
 
 TOKEN = "a-token-for-the-tests"
 
@@ -104,7 +102,7 @@ def drawn(page, canvas):
 
 def test_a_server_that_goes_and_comes_back_is_noticed(rate_model, open_page):
     options = StreamOptions(span=32.0, every=1.0)
-    with served(rate_model.predictor_, streams=options) as first:
+    with running(rate_model.predictor_, streams=options) as first:
         page = open_page(first.url)
         play(page, "slow")
         wait_until(page, 6)
@@ -112,7 +110,7 @@ def test_a_server_that_goes_and_comes_back_is_noticed(rate_model, open_page):
     assert page.inner_text("#status") == "connection lost, trying again"
     assert "stale" in page.get_attribute(".card.number", "class")
     since = float(page.get_attribute("#number", "data-time"))
-    with served(rate_model.predictor_, port=first.port, streams=options):
+    with running(rate_model.predictor_, port=first.port, streams=options):
         page.wait_for_selector("#status[data-state=live]")
         wait_until(page, since + 2)
         assert "stale" not in page.get_attribute(".card.number", "class")
@@ -185,8 +183,8 @@ def test_it_shows_the_chances_of_classes(classes, open_page):
 
 def test_a_token_is_asked_for_and_used(rate_model, open_page):
     options = StreamOptions(span=32.0, every=1.0)
-    with served(rate_model.predictor_, streams=options, token=TOKEN) as running:
-        page = open_page(running.url, ready=False)
+    with running(rate_model.predictor_, streams=options, token=TOKEN) as served:
+        page = open_page(served.url, ready=False)
         page.wait_for_selector("#token-dialog[open]")
         page.errors.clear()  # the browser notes the 401
         page.fill("#token", TOKEN)
@@ -198,35 +196,58 @@ def test_a_token_is_asked_for_and_used(rate_model, open_page):
 
 
 def test_a_model_without_streams_has_the_page_for_whole_series(rate_model, open_page):
-    with served(rate_model.predictor_) as running:
-        page = open_page(running.url)
+    with running(rate_model.predictor_) as served:
+        page = open_page(served.url)
         assert page.is_visible("#drop")
         assert "PPG" in page.inner_text("#columns")
-        page.wait_for_function("document.querySelector('#number').textContent.trim() !== ''")
-        assert page.inner_text("#signal-title") == "A synthetic example"
+        page.wait_for_selector("#signal-title:has-text('A synthetic example')")
         page.wait_for_load_state("networkidle")  # its explanation, too
+        assert page.is_hidden("#pages")  # no streams, no monitor
+        assert " to " in page.inner_text("#deviation")  # the interval
+        page.fill("#text", "time,other\n0,1\n1,2")
+        page.click("#predict")
+        page.wait_for_selector("#error:has-text('the file has no column PPG, ECG')")
+        assert page.is_hidden("#results")  # of the example
+        assert "400" in page.errors.pop()  # the browser's own line about the refusal
 
 
-def test_a_forecast_is_drawn_ahead_of_the_signal_with_its_band(open_page, tmp_path):
-    rng = np.random.default_rng(0)
-    times = [np.arange(40.0)] * 20
-    values = [np.sin(t / 4 + rng.uniform(0, 6))[:, None] for t in times]
-    model = rf.RFormerForecaster(steps=5, d_model=8, random_state=0, horizon=10.0, n_jobs=1)
-    model.fit(rf.SeriesBatch.from_arrays(values, times, channels=["load"]))
+def test_a_forecast_is_drawn_ahead_of_the_signal_with_its_band(forecaster, open_page, tmp_path):
     file = tmp_path / "own.csv"
     file.write_text(
         "time;load\n" + "".join(f"{t};{t / 7:.3f}\n".replace(".", ",") for t in range(30))
     )
-    with served(ServedForecaster(model.predictor_)) as running:
-        page = open_page(running.url)
-        signal = "#signal[aria-label*='with a forecast']"
-        page.wait_for_selector(signal)  # the example, by itself
-        assert page.inner_text("#signal-title") == "A synthetic example"
-        page.set_input_files("#file", file)
-        page.wait_for_selector(f"{signal}[aria-label*='30 rows']")
-        assert "load" in page.inner_text("#deviation")
-        page.select_option("#coverage", "0.5")
-        page.wait_for_selector("#deviation:has-text('with 50 %')")
+    page = open_page(forecaster.url + "series")
+    signal = "#signal[aria-label*='with a forecast']"
+    page.wait_for_selector(signal)  # the example, by itself
+    assert page.inner_text("#signal-title") == "A synthetic example"
+    page.set_input_files("#file", file)
+    page.wait_for_selector(f"{signal}[aria-label*='30 rows']")
+    assert "load" in page.inner_text("#deviation")
+    page.select_option("#coverage", "0.5")
+    page.wait_for_selector("#deviation:has-text('with 50 %')")
+
+
+def test_forecasts_run_ahead_of_a_live_signal(forecaster, open_page):
+    page = open_page(forecaster.url, autoplay=True)
+    page.wait_for_selector("#number:not([data-value=''])")
+    assert page.inner_text("#number-title") == "Forecast, 10 ahead"
+    assert page.inner_text("#source option:checked") == "A synthetic example"
+    assert not page.is_visible("#answers")
+    page.wait_for_selector("#signal[aria-label*='with the forecast of the next 10']")
+    (stream,) = forecaster.http.get("v1/streams").json()["streams"]
+    assert len(stream["prediction"]["at"]) == 20
+    page.click("#play")
+    # Right of now, where nothing was observed yet, the band has coloured what was empty.
+    ahead = """() => {
+      const {width, height} = document.querySelector("#signal");
+      const pen = document.querySelector("#signal").getContext("2d");
+      const found = pen.getImageData(Math.round(0.75 * width), 0, 1, 0.9 * height).data;
+      return found.some((x, i) => i % 4 === 3 && x > 0);
+    }"""
+    assert page.evaluate(ahead)
+    other = open_page(f"{forecaster.url}#source=(watch)&stream={stream['id']}")
+    other.wait_for_selector("#status[data-state=live]")
+    assert not other.is_visible("#drivers-text")
 
 
 def test_a_fresh_visit_plays_by_itself(rates, open_page):
@@ -251,6 +272,7 @@ def test_the_ward_shows_all_streams_with_the_alarming_ones_first(rates, open_pag
     page.wait_for_selector("#ward .alarming")
     assert page.inner_text("#ward li:first-child a") == listed["streams"][0]["id"]
     assert "2 streams" in page.inner_text("#summary")
+    assert " to " in page.inner_text("#ward .alarming .hint")  # its interval
     for name in ("calm", "fast"):
         rates.http.delete(f"v1/streams/{name}")
     page.wait_for_selector("#ward li", state="detached")

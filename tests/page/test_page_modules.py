@@ -71,6 +71,8 @@ def test_the_truth_is_the_mean_over_the_span(call):
     [
         ({"point": 70, "deviation": 2}, (70, 68, 72)),
         ({"point": [1, 70], "deviation": [9, 2]}, (70, 68, 72)),
+        ({"point": 70, "deviation": 2, "interval": [60, 90]}, (70, 60, 90)),
+        ({"point": [1, 70], "interval": [[0, 2], [60, 90]]}, (70, 60, 90)),
         ({"point": 70, "quantiles": [60, 70, 90]}, (70, 60, 90)),
         ({"point": [1, 70], "quantiles": [[0, 1, 2], [60, 70, 90]]}, (70, 60, 90)),
         ({"point": 70}, (70, 70, 70)),

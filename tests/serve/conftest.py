@@ -8,12 +8,12 @@ import pytest
 import roughformer as rf
 
 pytest.importorskip("fastapi")
-pytest.importorskip("orjson")
+pytest.importorskip("msgspec")
 
-from serving import running
 from wards import CHANNELS, WELL, recording
 
 from roughformer.serve.config import Limits, StreamOptions
+from serving import running
 from small import make
 
 

@@ -4,18 +4,18 @@ import subprocess
 import sys
 
 import pytest
-from serving import running
 from websockets.exceptions import InvalidStatus
 
 from command import fails, succeeds
 from roughformer.serve.middleware import is_loopback
+from serving import running
 
 TOKEN = "a-token.of_the~tests"
 
 
 def test_help_names_the_options():
     out = succeeds("serve", "--help").out
-    for option in ("--token-file", "--snapshot-dir", "--alarm", "--idle-seconds", "--limit"):
+    for option in ("--token-file", "--snapshot-dir", "--alarm", "--limit", "--workers"):
         assert option in out
 
 

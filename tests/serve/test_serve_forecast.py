@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
-from serving import running
 
 import roughformer as rf
 from command import succeeds
-from roughformer.serve import ServedForecaster, load_served
+from roughformer.inference import Alarm
+from roughformer.serve import Limits, Options, ServedForecaster, Service, StreamOptions, load_served
+from serving import plain, running
 
 
 @pytest.fixture(scope="module")
@@ -67,10 +68,10 @@ def test_each_series_is_forecast_after_its_own_end_up_to_the_horizon(server):
 
 @pytest.mark.parametrize(
     ("body", "words"),
-    [({"at": [1], "ahead": [1]}, "'at' or 'ahead', not both"), ({"at": "1"}, "at must be a list"),
-     ({"ahead": [0, 1]}, "'ahead' must be positive"), ({"targets": ["x"]}, "of hr, spo2"),
-     ({"targets": []}, "'targets' must be a list"), ({"coverage": 1}, "between 0 and 1"),
-     ({"coverage": "0.9"}, "between 0 and 1"), ({"when": [1]}, "no key 'when'"),
+    [({"at": [1], "ahead": [1]}, "'at' or 'ahead', not both"), ({"at": "1"}, "got `string` at at"),
+     ({"ahead": [0, 1]}, "row 0: expected `number` > 0"), ({"targets": ["x"]}, "of hr, spo2"),
+     ({"targets": []}, "of length >= 1"), ({"coverage": 1}, "expected `number` < 1"),
+     ({"coverage": "0.9"}, "at coverage"), ({"when": [1]}, "unknown field `when`"),
      ({"at": list(range(5001))}, "max_queries = 10000")],
 )  # fmt: skip
 def test_what_cannot_be_forecast_is_refused_in_words(server, body, words):
@@ -79,16 +80,83 @@ def test_what_cannot_be_forecast_is_refused_in_words(server, body, words):
     assert words in answer.json()["error"]["message"]
 
 
-def test_a_forecaster_has_no_streams_and_no_predictions_but_a_page(server):
-    for path in ("/v1/predict", "/v1/explain", "/v1/streams"):
+def test_a_forecaster_has_no_predictions_of_whole_series_but_the_page_of_streams(server):
+    for path in ("/v1/predict", "/v1/explain"):
         answer = server.http.post(path, json={})
         assert answer.status_code == 409
         assert "POST /v1/forecast" in answer.json()["error"]["message"]
-    assert "page/series.js" in server.http.get("/").text
+    assert "page/main.js" in server.http.get("/").text
     about = server.http.get("/v1/model").json()
     assert (about["task"], about["horizon"], about["channels"]) == (
         "forecasting", 5.0, ["hr", "spo2"],
     )  # fmt: skip
+    assert (about["stream"]["available"], about["stream"]["every"]) == (True, 0.5)
+
+
+def test_a_stream_is_told_the_forecasts_of_the_library_as_time_passes(server, forecaster):
+    rng = np.random.default_rng(3)
+    times = np.cumsum(rng.uniform(0.05, 0.4, 30))
+    values = rng.normal(size=(30, 2))
+    values[rng.random(values.shape) < 0.3] = np.nan
+    ahead = np.linspace(0, 5.0, 21)[1:]
+    stream = rf.ForecastStream(forecaster, every=0.5, ahead=ahead)
+    expected = stream.push(times, values)
+    server.http.post("/v1/streams", json={"id": "bed"})
+    events = []
+    for part in (slice(0, 1), slice(1, 17), slice(17, 30)):
+        answer = server.http.post(
+            "/v1/streams/bed/push",
+            json={"times": times[part].tolist(), "values": plain(values[part])},
+        )
+        assert answer.status_code == 200, answer.text
+        events += answer.json()["events"]
+    assert len(events) == len(expected) > 3
+    for number, (event, forecast) in enumerate(zip(events, expected, strict=True)):
+        assert (event["window"], event["time"]) == (number, forecast.time)
+        told = event["prediction"]
+        for name in ("at", "value", "lower", "upper"):
+            np.testing.assert_allclose(told[name], getattr(forecast, name), atol=1e-5)
+        assert told["point"] == told["value"][-1]
+    now = server.http.get("/v1/streams/bed/prediction").json()["prediction"]
+    np.testing.assert_allclose(now["value"], stream.forecast().value, atol=1e-5)
+    saved = server.http.get("/v1/streams/bed/snapshot").content
+    server.http.put("/v1/streams/other/snapshot", content=saved)
+    again = server.http.get("/v1/streams/other/prediction").json()["prediction"]
+    assert again == now
+    (event,) = server.http.get("/v1/streams").json()["streams"][:1]
+    assert event["prediction"] == events[-1]["prediction"]
+
+
+def test_a_refused_push_changes_no_stream_of_a_forecaster(server):
+    server.http.post("/v1/streams", json={"id": "late"})
+    server.http.post("/v1/streams/late/push", json={"times": [5], "values": [[1, 2]]})
+    answer = server.http.post(
+        "/v1/streams/late/push", json={"times": [6, 5.5], "values": [[1, 2], [3, 4]]}
+    )
+    assert answer.status_code == 400
+    assert "after 6" in answer.json()["error"]["message"]
+    state = server.http.get("/v1/streams/late").json()
+    assert (state["last_time"], state["accepted"]) == (5, 1)
+
+
+def test_an_alarm_watches_the_forecast_of_a_channel_furthest_ahead(forecaster):
+    alarm = Alarm(-100.0, of="hr")
+    served = ServedForecaster(forecaster.predictor_)
+    with running(served, streams=StreamOptions(every=1.0, alarms=(alarm,))) as server:
+        server.http.post("/v1/streams", json={"id": "bed"})
+        body = {"times": [0, 1, 2.5], "values": [[1, 2], [1, None], [3, 4]]}
+        events = server.http.post("/v1/streams/bed/push", json=body).json()["events"]
+    assert [event["alarms"][0]["changed"] for event in events] == [True, False]
+    assert events[0]["alarms"][0]["value"] == events[0]["prediction"]["value"][-1][0]
+
+
+def test_a_forecaster_takes_no_span(forecaster):
+    with pytest.raises(rf.InputError, match="leave --span out"):
+        Service(
+            ServedForecaster(forecaster.predictor_),
+            Limits(),
+            Options(streams=StreamOptions(span=3.0)),
+        )
 
 
 def test_a_saved_forecaster_is_served_by_its_directory(forecaster, tmp_path):

@@ -7,10 +7,10 @@ from contextlib import suppress
 
 import httpx
 import pytest
-from serving import read_all, running, wait_for
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from roughformer.serve.config import Limits, StreamOptions
+from serving import read_all, running, wait_for
 from small import make
 
 GOOD = {"times": [0.0, 1.0], "values": [[1, 2], [None, 3]]}

@@ -1,8 +1,9 @@
 """Who looks on at a stream sees its observations, whoever pushed them."""
 
 import pytest
-from serving import arrow
 from websockets.exceptions import ConnectionClosed
+
+from serving import arrow
 
 
 def test_onlookers_are_shown_observations_before_the_windows_that_they_end(server, name):

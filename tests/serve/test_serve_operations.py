@@ -9,12 +9,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from serving import running, wait_for
 
 from command import succeeds
 from roughformer.errors import InputError
 from roughformer.inference.alarms import Alarm
 from roughformer.serve import Options, StreamOptions
+from serving import running, wait_for
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 

@@ -5,9 +5,9 @@ import io
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from serving import running
 
 import roughformer as rf
+from serving import running
 from small import make
 
 WIDE = "id,time,hr,spo2\na,0,1.5,2\na,1,2.5,\nb,0,3,4\nb,2,4,5\n"

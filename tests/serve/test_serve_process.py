@@ -7,13 +7,15 @@ import socket as sockets
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import httpx
 import numpy as np
 import pytest
-from serving import Socket, read_all, wait_for
 from test_serve_streams import agrees
 from wards import recording
+
+from serving import Socket, read_all, wait_for
 
 TOKEN = "a-token.of_the~tests"
 GOOD = {"series": [{"times": [0.0, 1.0], "values": [[1, 2], [None, 3]]}]}
@@ -128,3 +130,29 @@ def _last_time(model, directory):
     streams = StreamBatch(model.predictor, 1)
     streams.restore([0], unpack(next(directory.glob("bed.*.stream")).read_bytes()).blob)
     return streams.last_time([0])[0]
+
+
+def test_workers_share_a_socket_are_replaced_and_stop_in_order(model):
+    process = Process(model.directory, "--workers", "2", "--access-log")
+    try:
+        assert "they live in one process" in "".join(process.said)
+        assert process.http.post("/v1/streams", json={}).status_code == 409
+        children = Path(f"/proc/{process.process.pid}/task/{process.process.pid}/children")
+
+        def workers():
+            lines = (Path(f"/proc/{pid}/cmdline") for pid in children.read_text().split())
+            return {line.parent.name for line in lines if b"spawn_main" in line.read_bytes()}
+
+        first = workers()
+        assert len(first) == 2
+        answers = set()
+        for _ in range(12):  # a connection each
+            answers.add(httpx.post(f"{process.http.base_url}/v1/predict", json=GOOD).text)
+        assert len(answers) == 1
+        victim = first.pop()
+        os.kill(int(victim), signal.SIGKILL)
+        wait_for(lambda: len(workers() - {victim}) == 2, 30)
+        wait_for(process.is_ready)
+    finally:
+        assert process.end(signal.SIGTERM) == 0
+    assert not [pid for pid in first if Path(f"/proc/{pid}").exists()]

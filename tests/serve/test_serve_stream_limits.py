@@ -7,7 +7,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from serving import arrow, running, wait_for
 from wards import WELL
 
 from roughformer.errors import InputError
@@ -18,6 +17,7 @@ from roughformer.serve.server import run
 from roughformer.serve.snapshotter import unpack
 from roughformer.serve.worker import Job, in_turn
 from roughformer.stream.engines import CausalStreams
+from serving import arrow, running, wait_for
 
 
 @pytest.mark.parametrize(

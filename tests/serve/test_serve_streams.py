@@ -5,13 +5,13 @@ import json
 import numpy as np
 import pyarrow as pa
 import pytest
-from serving import arrow, plain, running
 from wards import CHANNELS, WELL, recording
 from websockets.exceptions import ConnectionClosed
 
 import roughformer as rf
 from roughformer.inference.alarms import AlarmState
 from roughformer.serve.config import StreamOptions
+from serving import arrow, plain, running
 
 
 def offline(model, times, values):
@@ -135,18 +135,18 @@ def test_json_and_binary_go_together_on_the_socket_of_many(server):
 
 WRONG = [
     ("no json", 400, "not valid JSON", None),
-    ("[1]", 400, "whose 'type' is one of", None),
-    ('{"type": "explode"}', 400, "whose 'type' is one of", None),
-    ('{"type": "push"}', 400, "times must be a list", None),
-    ('{"type": "push", "times": [5], "values": [[1, 2]], "x": 1}', 400, "no key 'x'", None),
+    ("[1]", 400, "expected `object`, got `list`", None),
+    ('{"type": "explode"}', 400, "invalid value 'explode' at type", None),
+    ('{"type": "push"}', 400, "missing required field `times`", None),
+    ('{"type": "push", "times": [5], "values": [[1, 2]], "x": 1}', 400, "unknown field `x`", None),
     ('{"type": "push", "times": [5, 5], "values": [[1, 2], [1, 2]]}', 400, "is not after 5", 1),
     ('{"type": "push", "times": [5, 6], "values": [[1, 2], [1]]}', 400, "must have 2 values", 1),
     ('{"type": "push", "times": [5, 3], "values": [[1, 2], [1, 2]]}', 400, "is not after 5", 1),
     ('{"type": "push", "times": [1], "values": [[1, 2]]}', 400, "is not after 3, the last one", 0),
     ('{"type": "push", "times": [5, 1e6], "values": [[1, 2], [1, 2]]}', 400, "50 windows", 1),
     ('{"type": "push", "times": [NaN], "values": [[1, 2]]}', 400, "not valid JSON", None),
-    ('{"type": "advance"}', 400, "needs 'time'", None),
-    ('{"type": "advance", "time": "soon"}', 400, "needs 'time'", None),
+    ('{"type": "advance"}', 400, "missing required field `time`", None),
+    ('{"type": "advance", "time": "soon"}', 400, "expected `number`, got `string` at time", None),
     ('{"type": "advance", "time": 1e12}', 400, "50 windows", 0),
     (b"bytes", 400, "takes JSON", None),
 ]
@@ -261,7 +261,7 @@ def test_a_stream_that_is_not_there_is_refused_and_a_deleted_one_is_closed(serve
         assert socket.raw.close_code == 4410
 
 
-@pytest.mark.parametrize("wish", ["", "a b", "a/b", "x" * 65, 7, "ä"])
+@pytest.mark.parametrize("wish", ["", "a b", "a/b", "x" * 65, "a\n", "ä"])
 def test_a_name_that_is_none_is_refused(server, wish):
     answer = server.http.post("/v1/streams", json={"id": wish})
     assert answer.status_code == 400

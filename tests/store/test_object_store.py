@@ -186,8 +186,8 @@ def test_what_is_not_there_is_said_at_once(server):
         build_store([uri(server, "data/nothing.parquet")], uri(server, "no"), COLUMNS, **OPTIONS)
 
 
-@pytest.mark.slow
-def test_a_server_that_never_answers_ends_with_an_error(server):
+def test_a_server_that_never_answers_ends_with_an_error(server, monkeypatch):
+    monkeypatch.setattr("roughformer.store.storage._ATTEMPTS", 2)  # each takes seconds of Arrow's
     closed = socket.create_server(("127.0.0.1", 0))
     port = closed.getsockname()[1]
     closed.close()

@@ -3,7 +3,7 @@
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from roughformer.series._table import run_starts
@@ -13,7 +13,6 @@ from roughformer.store.ingest import runs_of
 KINDS = [pa.int64(), pa.uint64(), pa.int32(), pa.uint32(), pa.int16(), pa.float64(), pa.string()]
 
 
-@settings(deadline=None, max_examples=60)
 @given(
     lengths=st.lists(st.integers(1, 700), max_size=6),
     kind=st.sampled_from(KINDS),

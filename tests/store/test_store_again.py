@@ -12,7 +12,7 @@ import roughformer as rf
 from roughformer.errors import CapacityError, InputError
 from roughformer.store.build import MARKER, SHUFFLED, build_store
 from roughformer.store.dataset import Sizes
-from roughformer.store.ingest import _ENTRY, _FOOTER
+from roughformer.store.ingest import _BUCKET, _END
 from roughformer.store.workers import run_units
 
 
@@ -241,9 +241,9 @@ def test_a_damaged_piece_is_refused_and_made_again(tmp_path, part):
             return
         piece = sorted((out / SHUFFLED).iterdir())[0]
         content = bytearray(piece.read_bytes())
-        n_buckets, head, _, _ = _FOOTER.unpack(content[-_FOOTER.size :])
-        index = len(content) - _FOOTER.size - head - n_buckets * _ENTRY.size
-        place = {"data": index // 2, "index": index + 3, "footer": len(content) - 18, "cut": 0}
+        n_buckets, _, _ = _END.unpack(content[-_END.size :])
+        index = len(content) - _END.size - n_buckets * _BUCKET.itemsize
+        place = {"data": index // 2, "index": index + 3, "footer": len(content) - 14, "cut": 0}
         content[place[part]] ^= 1
         piece.write_bytes(content[:-5] if part == "cut" else content)
         seen.append(piece.name)

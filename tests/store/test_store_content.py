@@ -221,16 +221,15 @@ def test_large_ids_are_compared_exactly(tmp_path):
     assert points_of(tmp_path, groups) == {int(a): 15, int(b): 10, int(c): 5}
 
 
-def test_how_rows_come_in_blocks_does_not_change_what_is_fitted(tmp_path, monkeypatch):
+def test_how_rows_come_in_slices_does_not_change_what_is_fitted(tmp_path, monkeypatch):
     write(table(n_series=60), tmp_path / "data", files=1, group=10**6)
     monkeypatch.setattr(build, "_POINTS", 400)  # less than a block may have
     monkeypatch.setattr(ingest, "_SLICE", 1)
-    monkeypatch.setattr(ingest, "_LEAST_ROWS", 50)
     found = []
-    for block in (100, 5_000, 1 << 20):
-        monkeypatch.setattr(ingest, "_BLOCK", block)
-        make(tmp_path / "data", tmp_path / f"{block}", sizes=Sizes())
-        found.append(rows_of(tmp_path / f"{block}"))
+    for count in (50, 500, 1 << 20):
+        monkeypatch.setattr(ingest, "_LEAST_ROWS", count)
+        make(tmp_path / "data", tmp_path / f"{count}", sizes=Sizes())
+        found.append(rows_of(tmp_path / f"{count}"))
     for manifest, rows in found[1:]:
         assert manifest.tokenizer == found[0][0].tokenizer
         assert rows.keys() == found[0][1].keys()

@@ -125,8 +125,8 @@ def test_parts_know_their_numbers(stored, batch):
     part = stored.part(np.arange(100) % 3 == 1).part([4, 2])
     assert part.labels.tolist() == batch.labels[[13, 7]].tolist()
     np.testing.assert_array_equal(part[:].values, batch[[13, 7]].values)
-    assert part.key != stored.key
-    assert part.key == stored.part([13, 7]).key
+    assert part.fingerprint() != stored.fingerprint()
+    assert part.fingerprint() == stored.part([13, 7]).fingerprint()
 
 
 def test_a_sample_is_spread_over_all(stored):

@@ -12,7 +12,6 @@ import pytest
 from test_stored import made_up, written
 
 import roughformer as rf
-from roughformer.store.stored import encode_worker
 from small import make
 
 SMALL = {
@@ -149,23 +148,21 @@ def _has_torch():
 
 
 def test_processes_that_make_tokens_do_without_torch(stores, tokenizer):
-    with encode_worker(stores["series"], tokenizer) as pool:
-        from roughformer.store.stored import encode_in_worker
-
-        made = pool.submit(encode_in_worker, np.arange(5), 0.5, 1, np.arange(5)).result()
-        assert not pool.submit(_has_torch).result()
+    worker = stores["series"].worker(tokenizer)
+    made = worker.submit(np.arange(5), 0.5, 1, np.arange(5)).result()
+    assert not worker._pool.submit(_has_torch).result()
+    worker.close()
     expected = tokenizer.arrays(stores["series"][:5], drop=0.5, seed=1, series=np.arange(5))
     np.testing.assert_array_equal(made["tokens"], expected["tokens"])
 
 
 _PARENT = """
 import os, sys, time
-from roughformer.store.stored import encode_worker
 from roughformer.store.stored import StoredSeries
 
 if __name__ == "__main__":
-    reader = encode_worker(StoredSeries.open(sys.argv[1]), None)
-    print(reader.submit(os.getpid).result(), flush=True)
+    worker = StoredSeries.open(sys.argv[1]).worker(None)
+    print(worker._pool.submit(os.getpid).result(), flush=True)
     time.sleep(60)
 """
 

@@ -24,7 +24,7 @@ SETTINGS = RFormerClassifier.settings(TINY | {"training__metric": "auto", "devic
 @pytest.fixture(scope="module")
 def problem():
     batch = make_sine(24, n_classes=2, length=30)
-    return Problem("classification", batch, batch.labels)
+    return Problem(RFormerClassifier, batch, batch.labels)
 
 
 @pytest.fixture
@@ -85,6 +85,15 @@ def test_the_same_seed_gives_the_same_trials_and_another_one_others(tmp_path, pr
         found.append(parameters(search.run(6)))
     assert found[0] == found[1]
     assert found[0] != found[2]
+
+
+def test_a_trial_that_dies_before_it_takes_its_parameters_keeps_them(tmp_path, problem, made_up):
+    heard = made_up(by_rate)
+    search = search_in(tmp_path, problem)
+    begin(search).ask()  # it runs now, and nothing was suggested yet
+    begin(search, resume=True)
+    search.run(1)
+    assert heard[0][1] == START
 
 
 def test_a_killed_search_runs_its_trial_again_and_goes_on(tmp_path, problem, made_up):

@@ -7,22 +7,23 @@ import pytest
 
 import roughformer as rf
 from roughformer.errors import InputError
-from roughformer.runs.run import by_setting, settings_of, to_toml
+from roughformer.estimators import estimator_class
+from roughformer.runs.run import settings_of, to_toml
 from roughformer.tune import Choice, Range, default_space, parse_space
 from small import make_sine
 
 
 def check(name, value):
-    return settings_of("classification", "default", {name: value})[name]
+    return settings_of(rf.RFormerClassifier, "default", {name: value})[name]
 
 
 def parsed(text):
-    return parse_space(by_setting(rf.RFormerClassifier, tomllib.loads(text)), check)
+    return parse_space(rf.RFormerClassifier.settings(tomllib.loads(text)), check)
 
 
 def settings(**changes):
     start = {"windows": 20, "depth": 2, "basepoint": False}
-    return settings_of("classification", "default", start | changes)
+    return settings_of(rf.RFormerClassifier, "default", start | changes)
 
 
 def test_lists_are_choices_tables_are_ranges_and_values_are_fixed():
@@ -122,7 +123,8 @@ def test_a_causal_model_gets_windows_by_duration_and_no_spectrum():
 
 def test_a_baseline_is_not_searched_for_what_it_does_not_use():
     space = default_space(
-        make_sine(8, n_classes=2, length=60), settings_of("classification", "default", model="gru")
+        make_sine(8, n_classes=2, length=60),
+        settings_of(estimator_class("classification", "gru"), "default"),
     )
     assert not {"windows", "depth", "views", "tokens__clock", "model__n_heads"} & set(space)
     assert "learning_rate" in space

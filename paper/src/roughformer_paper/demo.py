@@ -5,7 +5,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import typer
 
 from roughformer import RFormerClassifier, SeriesBatch, write_report
@@ -40,7 +39,7 @@ def run_demo(
         make_sine(**(small if quick else {"n_samples": 500}), seed=seed),
         make_sine(**(small if quick else {"n_samples": 250}), seed=seed + 1),
     )
-    vowels = _spoken_vowels()
+    vowels = _spoken_vowels(every=3 if quick else 1)
     result: dict[str, Any] = {}
     fitted: dict[str, Any] = {}
     for name in TITLES:
@@ -56,14 +55,16 @@ def run_demo(
     return result
 
 
-def _spoken_vowels() -> tuple[SeriesBatch, SeriesBatch]:
+def _spoken_vowels(every: int) -> tuple[SeriesBatch, SeriesBatch]:
     """Nine speakers say a vowel: 12 channels, 7 to 29 points. It comes with aeon."""
     from aeon.datasets import load_japanese_vowels
 
     found = []
     for part in ("train", "test"):
         x, y = load_japanese_vowels(split=part)
-        found.append(SeriesBatch.from_arrays([series.T for series in x], labels=np.asarray(y)))
+        found.append(
+            SeriesBatch.from_arrays([series.T for series in x[::every]], labels=y[::every])
+        )
     return found[0], found[1]
 
 

@@ -5,5 +5,3 @@ Heavy modules are imported inside the commands, so that ``roughformer --help`` a
 
 from roughformer.cli.app import main
 from roughformer.cli.common import Interrupted
-
-__all__ = ["Interrupted", "main"]

@@ -9,15 +9,13 @@ from typing import Annotated, Any
 
 import typer
 
-from roughformer.cli.common import Interrupted, describe
+from roughformer.cli.common import Interrupted, describe, option
 from roughformer.cli.export import export
 from roughformer.cli.features import features
 from roughformer.cli.forecast import forecast
 from roughformer.cli.predict import evaluate, explain, predict
 from roughformer.cli.serve import serve
 from roughformer.cli.train import train, tune
-
-__all__ = ["app", "main"]
 
 _PACKAGES = (
     "numpy", "torch", "safetensors", "scikit-learn", "pyarrow", "pandas", "polars",
@@ -35,19 +33,19 @@ def _installed(name: str) -> str:
 
 def collect() -> dict[str, Any]:
     """Everything ``info`` tells, as plain data."""
-    import roughformer
+    from roughformer.signatures import engine_info
 
     return {
-        "roughformer": roughformer.__version__,
+        "roughformer": version("roughformer"),
         "python": platform.python_version(),
         "machine": f"{platform.system()} {platform.machine()}",
-        "engine": roughformer.engine_info(),
+        "engine": engine_info(),
         "packages": {name: _installed(name) for name in _PACKAGES},
     }
 
 
 def info(
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    as_json: Annotated[bool, option("Print JSON instead of a table.", "--json")] = False,
 ) -> None:
     """Versions, and which signature engine serves on this machine."""
     facts = collect()
@@ -94,21 +92,17 @@ for entry in sorted(entry_points(group="roughformer.commands")):
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from roughformer import __version__
-
-        typer.echo(f"roughformer {__version__}")
+        typer.echo(f"roughformer {version('roughformer')}")
         raise typer.Exit
 
 
 @app.callback()
 def _root(
     debug: Annotated[
-        bool,
-        typer.Option("--debug", help="Show the traceback of an error; may stand anywhere."),
+        bool, option("Show the traceback of an error; may stand anywhere.", "--debug")
     ] = False,
     version: Annotated[
-        bool,
-        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
+        bool, option("Print the version.", "--version", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
     """Options of every command."""

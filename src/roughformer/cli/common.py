@@ -5,21 +5,26 @@ import os
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_type_hints
 
 import typer
 
 from roughformer.errors import CapacityError, CheckpointError, InputError, MissingDataError
 
-__all__ = ["Interrupted", "describe", "rank_zero_output"]
-
 if TYPE_CHECKING:
     from roughformer.runs import Columns
 
-_TABLE, _TOKENS = "Columns of a table", "Tokens"
+
+def option(text: str, *names: str, panel: str | None = None, **more: Any) -> Any:
+    """An option of a command: ``text`` says what it is for."""
+    return typer.Option(*names, help=text, rich_help_panel=panel, **more)
+
+
+_TABLE = "Columns of a table"
 Data = Annotated[
     Path,
     typer.Argument(
@@ -29,80 +34,26 @@ Data = Annotated[
     ),
 ]
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="Directory of a run, or of a model.")]
-SeriesId = Annotated[
-    str | None,
-    typer.Option(
-        help="Column with the series' id (default: by usual names).", rich_help_panel=_TABLE
-    ),
-]
-Time = Annotated[
-    str | None,
-    typer.Option(help="Column with the time (default: by usual names).", rich_help_panel=_TABLE),
-]
-Channel = Annotated[
-    str | None,
-    typer.Option(help="Long table: column with the channel's name.", rich_help_panel=_TABLE),
-]
-Value = Annotated[
-    str | None, typer.Option(help="Long table: column with the value.", rich_help_panel=_TABLE)
-]
-Channels = Annotated[
-    str | None,
-    typer.Option(
-        help="Channels to take, e.g. HR,SpO2; of a wide table its columns (default: all that have "
-        "no other role).",
-        rich_help_panel=_TABLE,
-    ),
-]
-Static = Annotated[
-    str | None,
-    typer.Option(
-        help="Static covariates to use, e.g. age,weight; columns of a table or names in a .parquet "
-        "(default: none).",
-        rich_help_panel=_TABLE,
-    ),
-]
 Labels = Annotated[
-    Path | None,
-    typer.Option(
-        help="Table with one row for each series: its id and its target.", rich_help_panel=_TABLE
-    ),
+    Path | None, option("Table with one row for each series: its id and its target.", panel=_TABLE)
 ]
-Target = Annotated[
-    str | None,
-    typer.Option(help="Column (or several: a,b), static covariate, or label (default: label)."),
-]
-Task = Annotated[
-    str | None, typer.Option(help="classification or regression (default: by the target).")
-]
-Valid = Annotated[Path | None, typer.Option(help="Validation series (default: a part of DATA).")]
-Group = Annotated[
-    str | None,
-    typer.Option(help="Column or covariate: no group is both trained on and validated on."),
-]
-Model = Annotated[
-    str | None,
-    typer.Option(
-        help="rformer; tempo for rates, per unit of time; or one that another package brings: "
-        "of roughformer-paper transformer, gru, ode-rnn, neural-cde, neural-rde, state-space."
-    ),
-]
-Threads = Annotated[int | None, typer.Option(min=1, help="Threads (default: as torch chooses).")]
-
-
-Device = Annotated[str, typer.Option(help="cpu, cuda or mps.")]
-Drop = Annotated[float, typer.Option(min=0, help="Share of each series' points to leave out.")]
-Seed = Annotated[int, typer.Option(help="Seed of the dropping.")]
+Threads = Annotated[int | None, option("Threads (default: as torch chooses).", min=1)]
+Device = Annotated[str, option("cpu, cuda or mps.")]
+Drop = Annotated[float, option("Share of each series' points to leave out.", min=0)]
+Seed = Annotated[int, option("Seed of the dropping.")]
 
 
 @dataclass(frozen=True)
 class TableOptions:
     """Columns of a table that a model is applied to."""
 
-    series_id: SeriesId = None
-    time: Time = None
-    channel: Channel = None
-    value: Value = None
+    panel: ClassVar = _TABLE
+    series_id: Annotated[
+        str | None, option("Column with the series' id (default: by usual names).")
+    ] = None
+    time: Annotated[str | None, option("Column with the time (default: by usual names).")] = None
+    channel: Annotated[str | None, option("Long table: column with the channel's name.")] = None
+    value: Annotated[str | None, option("Long table: column with the value.")] = None
 
     def columns(self) -> "Columns":
         """What is given, as readers take it."""
@@ -115,8 +66,20 @@ class TableOptions:
 class FullTableOptions(TableOptions):
     """Columns of a table to learn from."""
 
-    channels: Channels = None
-    static: Static = None
+    channels: Annotated[
+        str | None,
+        option(
+            "Channels to take, e.g. HR,SpO2; of a wide table its columns (default: all that have "
+            "no other role)."
+        ),
+    ] = None
+    static: Annotated[
+        str | None,
+        option(
+            "Static covariates to use, e.g. age,weight; columns of a table or names in a .parquet "
+            "(default: none)."
+        ),
+    ] = None
 
     def columns(self) -> "Columns":
         """What is given, as readers take it."""
@@ -128,18 +91,12 @@ class FullTableOptions(TableOptions):
 class WindowOptions:
     """How series are cut into windows: one of three options."""
 
-    windows: Annotated[
-        int | None, typer.Option(min=1, help="Windows of a series.", rich_help_panel=_TOKENS)
-    ] = None
+    panel: ClassVar = "Tokens"
+    windows: Annotated[int | None, option("Windows of a series.", min=1)] = None
     window_duration: Annotated[
-        float | None,
-        typer.Option(
-            help="Or: duration of a window, in the unit of the times.", rich_help_panel=_TOKENS
-        ),
+        float | None, option("Or: duration of a window, in the unit of the times.")
     ] = None
-    window_points: Annotated[
-        int | None, typer.Option(min=1, help="Or: points of a window.", rich_help_panel=_TOKENS)
-    ] = None
+    window_points: Annotated[int | None, option("Or: points of a window.", min=1)] = None
 
     @property
     def rule(self) -> Any:
@@ -158,37 +115,46 @@ class WindowOptions:
 class TargetOptions:
     """What is to be learnt, and from which files."""
 
-    target: Target = None
-    task: Task = None
-    valid: Valid = None
-    test: Annotated[Path | None, typer.Option(help="Test series, scored once, at the end.")] = None
-    group: Group = None
+    target: Annotated[
+        str | None, option("Column (or several: a,b), static covariate, or label (default: label).")
+    ] = None
+    task: Annotated[
+        str | None, option("classification or regression (default: by the target).")
+    ] = None
+    valid: Annotated[Path | None, option("Validation series (default: a part of DATA).")] = None
+    test: Annotated[Path | None, option("Test series, scored once, at the end.")] = None
+    group: Annotated[
+        str | None, option("Column or covariate: no group is both trained on and validated on.")
+    ] = None
     labels: Labels = None
-    model: Model = None
+    model: Annotated[
+        str | None,
+        option(
+            "rformer; tempo for rates, per unit of time; or one that another package brings: "
+            "of roughformer-paper transformer, gru, ode-rnn, neural-cde, neural-rde, state-space."
+        ),
+    ] = None
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
     """Let a command take options in groups: a parameter whose type is a dataclass stands for the
-    options that are its fields.
+    options that are its fields, which ``--help`` shows in the panel that the class names.
     """
     parameters: list[inspect.Parameter] = []
     groups: dict[str, Any] = {}
+    keyword = inspect.Parameter.KEYWORD_ONLY
     for parameter in inspect.signature(command).parameters.values():
         kind = parameter.annotation
         if not is_dataclass(kind):
-            parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+            parameters.append(parameter.replace(kind=keyword))
             continue
         groups[parameter.name] = kind
         hints = get_type_hints(kind, include_extras=True)
-        parameters += [
-            inspect.Parameter(
-                field.name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=field.default,
-                annotation=hints[field.name],
+        for field in fields(kind):
+            hint = _in_panel(hints[field.name], getattr(kind, "panel", None))
+            parameters.append(
+                inspect.Parameter(field.name, keyword, default=field.default, annotation=hint)
             )
-            for field in fields(kind)
-        ]
 
     @wraps(command)
     def run(**given: Any) -> None:
@@ -203,27 +169,31 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
+def _in_panel(hint: Any, panel: str | None) -> Any:
+    info = copy(hint.__metadata__[0])
+    info.rich_help_panel = info.rich_help_panel or panel
+    return Annotated[hint.__origin__, info]
+
+
 def words_of(text: str | None) -> tuple[str, ...]:
     """``"a, b"`` -> ``("a", "b")``."""
     return tuple(word.strip() for word in (text or "").split(",") if word.strip())
 
 
-def numbers_of(text: str, option: str) -> list[float]:
+def numbers_of(text: str, name: str) -> list[float]:
     """``"0,0.5"`` -> numbers, or a usage error."""
     try:
         return [float(word) for word in words_of(text)]
     except ValueError:
         raise typer.BadParameter(f"expected comma-separated numbers, got {text!r}",
-                                 param_hint=option) from None  # fmt: skip
+                                 param_hint=name) from None  # fmt: skip
 
 
-def check_place(path: Path | None, option: str) -> None:
+def check_place(path: Path | None, name: str) -> None:
     """A file is written where a directory is; a slip in a path must not make a new one."""
     if path is not None and not path.parent.is_dir():
-        from roughformer.errors import InputError
-
         raise InputError(
-            f"{option}: there is no directory {str(path.parent)!r} to write {path.name!r} into; "
+            f"{name}: there is no directory {str(path.parent)!r} to write {path.name!r} into; "
             "make it first, or choose another place"
         )
 

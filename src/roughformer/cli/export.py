@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from roughformer.cli import common as options
+from roughformer.cli.common import option
 
 if TYPE_CHECKING:
     from roughformer.export import Exported
-
-__all__ = ["export"]
 
 
 class Format(StrEnum):
@@ -33,33 +32,30 @@ def export(
     run: options.Run,
     table: options.TableOptions,
     format: Annotated[
-        Format,
-        typer.Option(help="onnx, or torch: a torch.export program (.pt2)."),
+        Format, option("onnx, or torch: a torch.export program (.pt2).")
     ] = Format.onnx,
     out: Annotated[
         Path | None,
-        typer.Option(
-            help="File to write (default: model.onnx or model.pt2); the step graph is written "
+        option(
+            "File to write (default: model.onnx or model.pt2); the step graph is written "
             "beside it, as model.step.onnx, and to each what its numbers mean, as model.onnx.json."
         ),
     ] = None,
     step: Annotated[
         bool | None,
-        typer.Option(
-            help="Also the step graph for streams: state in, state out (default: if the model is "
+        option(
+            "Also the step graph for streams: state in, state out (default: if the model is "
             "causal)."
         ),
     ] = None,
     max_windows: Annotated[
-        int,
-        typer.Option(min=1, help="Of a stream, if the model was trained with context=None."),
+        int, option("Of a stream, if the model was trained with context=None.", min=1)
     ] = 1024,
-    dtype: Annotated[Dtype, typer.Option(help="Of the input values.")] = Dtype.float64,
+    dtype: Annotated[Dtype, option("Of the input values.")] = Dtype.float64,
     data: Annotated[
-        Path | None,
-        typer.Option(help="Series to compare graph and model on (default: synthetic ones)."),
+        Path | None, option("Series to compare graph and model on (default: synthetic ones).")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,
+    force: Annotated[bool, option("Replace files that are there.", "--force")] = False,
     threads: options.Threads = None,
 ) -> None:
     """Write a model as ONE graph: raw padded samples (values, times, lengths) -> predictions.
@@ -84,7 +80,7 @@ def export(
     _check_free([path, step_path] if step is not False else [path], force)
 
     from roughformer.errors import InputError
-    from roughformer.export import export_forecaster, export_model, export_step, why_no_step
+    from roughformer.export import export_model, export_step, why_no_step
     from roughformer.inference import ForecastPredictor
     from roughformer.runs import is_forecaster, load_model, read_data, read_for
     from roughformer.util.threads import using_threads
@@ -94,7 +90,7 @@ def export(
             raise InputError("--step: a forecaster has no step graph; it takes whole series")
         batch = None if data is None else read_data(data, table.columns()).batch
         with using_threads(threads):
-            done = export_forecaster(
+            done = export_model(
                 ForecastPredictor.load(run), path, format=format.value, dtype=dtype.value,
                 data=batch,
             )  # fmt: skip

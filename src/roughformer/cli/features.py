@@ -6,42 +6,33 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
 from roughformer.cli import common as options
+from roughformer.cli.common import option
 
 if TYPE_CHECKING:
     from roughformer.runs import TokenJob
     from roughformer.store import Built
     from roughformer.store import Progress as StoreProgress
 
-__all__ = ["features"]
-
-_STORE = "Feature store (--out DIR)"
-
-
-def _option(text: str, *names: str, **more: Any) -> Any:
-    return typer.Option(*names, help=text, rich_help_panel=_STORE, **more)
-
 
 @dataclass(frozen=True)
 class TokenOptions(options.WindowOptions):
     """What a token is made of; 75 windows by default."""
 
-    depth: Annotated[int, typer.Option(min=1, help="Depth of the signatures.")] = 2
-    views: Annotated[str, typer.Option(help="global, local, or both: global,local.")] = (
-        "global,local"
-    )
+    depth: Annotated[int, option("Depth of the signatures.", min=1)] = 2
+    views: Annotated[str, option("global, local, or both: global,local.")] = "global,local"
     lift: Annotated[
         str,
-        typer.Option(
-            help="Of time, counts, basepoint, clock, clock:N, lag:DELAY; none for none. Time is a "
+        option(
+            "Of time, counts, basepoint, clock, clock:N, lag:DELAY; none for none. Time is a "
             "fraction of each series' span; in a store it is in one unit, or time:span."
         ),
     ] = "time"
-    transform: Annotated[str, typer.Option(help="signature or logsignature.")] = "signature"
+    transform: Annotated[str, option("signature or logsignature.")] = "signature"
     drop: options.Drop = 0.0
     seed: options.Seed = 0
 
@@ -55,22 +46,23 @@ class TokenOptions(options.WindowOptions):
 class StoreOptions:
     """What a store holds, and who makes it."""
 
+    panel: ClassVar = "Feature store (--out DIR)"
     series: Annotated[
-        bool, _option("Keep the series too, to train with points dropped.", "--series")
+        bool, option("Keep the series too, to train with points dropped.", "--series")
     ] = False
-    tokens: Annotated[
-        bool, _option("Make tokens, or keep series only.", "--tokens/--no-tokens")
-    ] = True
-    workers: Annotated[int | None, _option("Processes (default: one for each core).", min=1)] = None
+    tokens: Annotated[bool, option("Make tokens, or keep series only.", "--tokens/--no-tokens")] = (
+        True
+    )
+    workers: Annotated[int | None, option("Processes (default: one for each core).", min=1)] = None
     memory: Annotated[
-        str, _option("Data that each process may hold, e.g. 500MB; the interpreter comes on top.")
+        str, option("Data that each process may hold, e.g. 500MB; the interpreter comes on top.")
     ] = "1GB"
-    engine: Annotated[str, _option("local: processes here; ray: a cluster.")] = "local"
-    address: Annotated[
-        str | None, _option("Of the Ray cluster (default: one on this machine).")
-    ] = None
+    engine: Annotated[str, option("local: processes here; ray: a cluster.")] = "local"
+    address: Annotated[str | None, option("Of the Ray cluster (default: one on this machine).")] = (
+        None
+    )
     verify: Annotated[
-        bool, _option("Read finished shards, and make those that are damaged again.", "--verify")
+        bool, option("Read finished shards, and make those that are damaged again.", "--verify")
     ] = False
 
 
@@ -90,25 +82,20 @@ def features(
     store: StoreOptions,
     out: Annotated[
         str,
-        typer.Option(
-            help="A name that ends in .parquet: one file, a row per window. Any other path or URI: "
+        option(
+            "A name that ends in .parquet: one file, a row per window. Any other path or URI: "
             "a store, a directory of shards with a row per series."
         ),
     ] = "tokens.parquet",
     label: Annotated[
-        str | None,
-        typer.Option(help="Column with the label (default: that of a .ts or batch file)."),
+        str | None, option("Column with the label (default: that of a .ts or batch file).")
     ] = None,
     labels: options.Labels = None,
-    threads: Annotated[
-        int | None, typer.Option(min=1, help="Threads, for one file (default: all).")
-    ] = None,
+    threads: Annotated[int | None, option("Threads, for one file (default: all).", min=1)] = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Replace an existing file; make all of a store again.")
+        bool, option("Replace an existing file; make all of a store again.", "--force")
     ] = False,
-    estimate: Annotated[
-        bool, typer.Option("--estimate", help="Only print the size, write nothing.")
-    ] = False,
+    estimate: Annotated[bool, option("Only print the size, write nothing.", "--estimate")] = False,
 ) -> None:
     """Multi-view signatures of series: one Parquet file, or a store for data of any size.
 

@@ -8,8 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from roughformer.cli import common as options
-
-__all__ = ["evaluate", "explain", "predict"]
+from roughformer.cli.common import option
 
 
 @options.grouped
@@ -18,14 +17,12 @@ def predict(
     data: options.Data,
     table: options.TableOptions,
     out: Annotated[
-        Path | None, typer.Option(help="File to write, .csv or .parquet (default: CSV on stdout).")
+        Path | None, option("File to write, .csv or .parquet (default: CSV on stdout).")
     ] = None,
-    proba: Annotated[
-        bool, typer.Option("--proba", help="Also the probability of each class.")
-    ] = False,
+    proba: Annotated[bool, option("Also the probability of each class.", "--proba")] = False,
     windows_out: Annotated[
         Path | None,
-        typer.Option(help="Also the predictions of a causal model at every window, .csv/.parquet."),
+        option("Also the predictions of a causal model at every window, .csv/.parquet."),
     ] = None,
     drop: options.Drop = 0.0,
     seed: options.Seed = 0,
@@ -38,8 +35,8 @@ def predict(
     """
     from roughformer.runs import predict_file
 
-    for path, option in ((out, "--out"), (windows_out, "--windows-out")):
-        options.check_place(path, option)
+    options.check_place(out, "--out")
+    options.check_place(windows_out, "--windows-out")
     predict_file(
         run,
         data,
@@ -63,15 +60,13 @@ def evaluate(
     data: options.Data,
     table: options.TableOptions,
     target: Annotated[
-        str | None, typer.Option(help="Column or name of the target (default: as in training).")
+        str | None, option("Column or name of the target (default: as in training).")
     ] = None,
     labels: options.Labels = None,
-    drop: Annotated[
-        str, typer.Option(help="Shares of points to leave out, e.g. 0,0.3,0.5,0.7.")
-    ] = "0",
-    seeds: Annotated[int, typer.Option(min=1, help="Draws of dropped points for each share.")] = 1,
+    drop: Annotated[str, option("Shares of points to leave out, e.g. 0,0.3,0.5,0.7.")] = "0",
+    seeds: Annotated[int, option("Draws of dropped points for each share.", min=1)] = 1,
     json_file: Annotated[
-        Path | None, typer.Option("--json", help="Also write the scores to this file.")
+        Path | None, option("Also write the scores to this file.", "--json")
     ] = None,
     threads: options.Threads = None,
     device: options.Device = "cpu",
@@ -84,14 +79,14 @@ def evaluate(
         raise typer.BadParameter(f"shares from 0 to below 1, got {drop!r}", param_hint="--drop")
     options.check_place(json_file, "--json")
     estimator = load_model(run, threads, device)
-    found = evaluate_file(
+    evaluation = evaluate_file(
         estimator, data, table.columns(), target=target, labels=labels, drop=shares, seeds=seeds
     )
-    for note in found.pop("notes"):
+    for note in evaluation.pop("notes"):
         options.say(f"note: {note}")
-    _print_scores(found["scores"], found["series"], seeds)
+    _print_scores(evaluation["scores"], evaluation["series"], seeds)
     if json_file is not None:
-        write_json(json_file, found)
+        write_json(json_file, evaluation)
 
 
 def _print_scores(rows: list[dict[str, Any]], n: int, seeds: int) -> None:
@@ -117,21 +112,18 @@ def explain(
     data: options.Data,
     table: options.TableOptions,
     series: Annotated[
-        str | None,
-        typer.Option(help="Id or number (0, 1, ...) of one series (default: the first)."),
+        str | None, option("Id or number (0, 1, ...) of one series (default: the first).")
     ] = None,
     target: Annotated[
         str | None,
-        typer.Option(
-            help="Class to explain (default: the predicted one), or name or number (0, 1, ...) of "
+        option(
+            "Class to explain (default: the predicted one), or name or number (0, 1, ...) of "
             "one of several targets."
         ),
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Directory for a picture of each explanation.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
-    top: Annotated[int, typer.Option(min=1, help="Rows of each table.")] = 8,
+    out: Annotated[Path | None, option("Directory for a picture of each explanation.")] = None,
+    as_json: Annotated[bool, option("Print JSON instead of tables.", "--json")] = False,
+    top: Annotated[int, option("Rows of each table.", min=1)] = 8,
     threads: options.Threads = None,
 ) -> None:
     """Which windows, channels and signature words drove a prediction; tables and a picture.
@@ -149,68 +141,73 @@ def explain(
     number = _series_number(series, ids_of(batch).tolist(), data)
     one = batch[number : number + 1]
     with using_threads(threads):
-        (found,) = explain_batch(estimator.predictor_, one, n_words=max(top, 20), target=chosen)
+        (explanation,) = explain_batch(
+            estimator.predictor_, one, n_words=max(top, 20), target=chosen
+        )
     name = str(ids_of(batch)[number])
     if as_json:
-        typer.echo(json.dumps(_explanation_as_json(found, name), indent=2))
+        typer.echo(json.dumps(_explanation_as_json(explanation, name), indent=2))
     else:
-        _print_explanation(found, name, top)
+        _print_explanation(explanation, name, top)
     if out is not None:
         from roughformer.plots import plot_explanation
 
         out.mkdir(exist_ok=True)
         path = out / f"explanation_{re.sub(r'[^A-Za-z0-9.-]+', '_', name)}.png"
-        plot_explanation(found, one, 0, path=path)
+        plot_explanation(explanation, one, 0, path=path)
         options.say(f"wrote {path}")
 
 
-def _series_number(wish: str | None, ids: list[Any], path: Path) -> int:
+def _series_number(wanted: str | None, ids: list[Any], path: Path) -> int:
     """The place of a series by its id, or else by its number."""
     from roughformer.errors import InputError
 
     if not ids:
         raise InputError(f"{path} holds no series to explain")
-    if wish is None:
+    if wanted is None:
         return 0
     names = [str(key) for key in ids]
-    if wish in names:
-        return names.index(wish)
-    if wish.isdecimal() and int(wish) < len(ids):
-        return int(wish)
+    if wanted in names:
+        return names.index(wanted)
+    if wanted.isdecimal() and int(wanted) < len(ids):
+        return int(wanted)
     shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
-    raise InputError(f"{path} has no series {wish!r}; its {len(ids)} series are {shown}")
+    raise InputError(f"{path} has no series {wanted!r}; its {len(ids)} series are {shown}")
 
 
-def _explanation_as_json(found: Any, name: str) -> dict[str, Any]:
-    target = found.target.item() if hasattr(found.target, "item") else found.target
+def _explanation_as_json(explanation: Any, name: str) -> dict[str, Any]:
+    target = (
+        explanation.target.item() if hasattr(explanation.target, "item") else explanation.target
+    )
     return {
         "series_id": name,
-        "prediction": found.prediction,
+        "prediction": explanation.prediction,
         "target": target,
-        "value": float(found.value),
-        "windows": [float(w) for w in found.windows],
-        "window_edges": [float(t) for t in found.window_edges],
-        "channels": found.channels,
-        "words": found.words,
-        "static": found.static,
+        "value": float(explanation.value),
+        "windows": [float(w) for w in explanation.windows],
+        "window_edges": [float(t) for t in explanation.window_edges],
+        "channels": explanation.channels,
+        "words": explanation.words,
+        "static": explanation.static,
     }
 
 
-def _print_explanation(found: Any, name: str, top: int) -> None:
+def _print_explanation(explanation: Any, name: str, top: int) -> None:
     from rich.console import Console
     from rich.table import Table
 
     console = Console()
-    console.print(f"series {name}: {found.prediction}", markup=False)
-    edges = found.window_edges
+    console.print(f"series {name}: {explanation.prediction}", markup=False)
+    edges = explanation.window_edges
     windows = {
-        f"{k} ({edges[k]:.6g} to {edges[k + 1]:.6g})": float(w) for k, w in enumerate(found.windows)
+        f"{k} ({edges[k]:.6g} to {edges[k + 1]:.6g})": float(w)
+        for k, w in enumerate(explanation.windows)
     }
     parts = (
         ("window", windows),
-        ("channel", found.channels),
-        ("word", found.words),
-        ("static", found.static),
+        ("channel", explanation.channels),
+        ("word", explanation.words),
+        ("static", explanation.static),
     )
     for title, numbers in parts:
         if not numbers:

@@ -2,14 +2,14 @@
 
 import os
 import re
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from roughformer.cli import common as options
-
-__all__ = ["serve"]
+from roughformer.cli.common import option
 
 _STREAMS = "Streams"
 _TOKEN = "ROUGHFORMER_TOKEN"
@@ -18,82 +18,71 @@ _SECRET = "ROUGHFORMER_WEBHOOK_SECRET"
 
 def serve(
     run: Annotated[
-        Path | None,
-        typer.Argument(metavar="RUN", help="Directory of a run, or of a model."),
+        Path | None, typer.Argument(metavar="RUN", help="Directory of a run, or of a model.")
     ] = None,
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0: any free one.")] = 8000,
+    host: Annotated[str, option("Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, option("Port; 0: any free one.", min=0, max=65535)] = 8000,
     token_file: Annotated[
-        Path | None,
-        typer.Option(help=f"File with a bearer token that clients must send (or {_TOKEN})."),
+        Path | None, option(f"File with a bearer token that clients must send (or {_TOKEN}).")
     ] = None,
     threads: options.Threads = None,
+    workers: Annotated[
+        int,
+        typer.Option(min=1, help="Processes that answer for whole series; streams need one."),
+    ] = 1,
     demo: Annotated[
-        bool,
-        typer.Option("--demo", help="Without RUN: a model of heart rates, trained on first use."),
+        bool, option("Without RUN: a model of heart rates, trained on first use.", "--demo")
     ] = False,
-    cache: Annotated[
-        Path | None, typer.Option(help="With --demo: where its model is kept.")
-    ] = None,
+    cache: Annotated[Path | None, option("With --demo: where its model is kept.")] = None,
     span: Annotated[
         float | None,
-        typer.Option(
-            help="Models that are not causal: how far back a stream looks, in the unit of times.",
-            rich_help_panel=_STREAMS,
+        option(
+            "Models that are not causal: how far back a stream looks, in the unit of times.",
+            panel=_STREAMS,
         ),
     ] = None,
     every: Annotated[
         float | None,
-        typer.Option(
-            help="And how often it predicts (default: a tenth of --span).",
-            rich_help_panel=_STREAMS,
+        option(
+            "And how often it predicts (default: a tenth of --span, or of the horizon of a "
+            "forecaster).",
+            panel=_STREAMS,
         ),
     ] = None,
     late: Annotated[
         str,
-        typer.Option(
-            help="Observations that are not after the last one: refuse, or drop.",
-            rich_help_panel=_STREAMS,
-        ),
+        option("Observations that are not after the last one: refuse, or drop.", panel=_STREAMS),
     ] = "refuse",
     alarm: Annotated[
         list[str] | None,
-        typer.Option(
-            help="E.g. 'above 100 release 95 after 5', 'class=sick above 0.8 release 0.6'; may be "
+        option(
+            "E.g. 'above 100 release 95 after 5', 'class=sick above 0.8 release 0.6'; may be "
             "given several times.",
-            rich_help_panel=_STREAMS,
+            panel=_STREAMS,
         ),
     ] = None,
     idle_seconds: Annotated[
-        float,
-        typer.Option(help="Streams that nobody uses for so long expire.", rich_help_panel=_STREAMS),
+        float, option("Streams that nobody uses for so long expire.", panel=_STREAMS)
     ] = 3600.0,
     snapshot_dir: Annotated[
-        Path | None,
-        typer.Option(
-            help="Directory of snapshots: streams survive a restart.", rich_help_panel=_STREAMS
-        ),
+        Path | None, option("Directory of snapshots: streams survive a restart.", panel=_STREAMS)
     ] = None,
     snapshot_seconds: Annotated[
-        float,
-        typer.Option(help="How often changed streams are written.", rich_help_panel=_STREAMS),
+        float, option("How often changed streams are written.", panel=_STREAMS)
     ] = 10.0,
     webhook: Annotated[
         str | None,
-        typer.Option(
-            help=f"Address to post alarms to, signed with the secret in {_SECRET}.",
-            rich_help_panel=_STREAMS,
-        ),
+        option(f"Address to post alarms to, signed with the secret in {_SECRET}.", panel=_STREAMS),
     ] = None,
     access_log: Annotated[
-        bool, typer.Option("--access-log", help="Log each request as a line of JSON.")
+        bool, option("Log each request as a line of JSON.", "--access-log")
     ] = False,
     limit: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="NAME=VALUE",
-            help="A limit, e.g. max_body=1000000 or request_seconds=5; may be given several times. "
+        option(
+            "A limit, e.g. max_body=1000000 or request_seconds=5; may be given several times. "
             "A wrong name lists all.",
+            metavar="NAME=VALUE",
         ),
     ] = None,
 ) -> None:
@@ -104,11 +93,11 @@ def serve(
     """
     from roughformer.util.checks import optional
 
-    for package in ("fastapi", "uvicorn", "websockets", "orjson", "prometheus_client"):
+    for package in ("fastapi", "uvicorn", "websockets", "msgspec", "prometheus_client"):
         optional(package, "serve")
     from roughformer.inference import Alarm
     from roughformer.runs import model_directory
-    from roughformer.serve import Limits, Options, Service, StreamOptions, load_served
+    from roughformer.serve import Limits, Options, StreamOptions, run_workers
     from roughformer.serve import run as run_server
     from roughformer.serve.middleware import is_loopback
 
@@ -136,18 +125,28 @@ def serve(
         alarms=tuple(Alarm.parse(text) for text in alarms),
     )
     settings = Options(
-        streams=streams, token=token, threads=threads, idle_seconds=idle_seconds,
+        workers=workers, streams=streams, token=token, threads=threads, idle_seconds=idle_seconds,
         snapshot_dir=snapshot_dir, snapshot_seconds=snapshot_seconds, access_log=access_log,
         webhook=webhook, webhook_secret=os.environ.get(_SECRET) or None,
     )  # fmt: skip
-    service = Service(load_served(directory), limits, settings)
+    build = partial(_service, directory, limits, settings)
+    service = build()
     if service.streams is None:
         options.say(f"note: no streams: {service.no_streams}")
     if token is None and not is_loopback(host):
         options.say(
             f"note: {host} may be reached by others, and nobody needs a token; give --token-file"
         )
-    run_server(service, host, port, options.say)
+    if workers == 1:
+        run_server(service, host, port, options.say)
+    else:
+        run_workers(build, workers, host, port, options.say)
+
+
+def _service(directory: Path, limits: Any, settings: Any) -> Any:
+    from roughformer.serve import Service, load_served
+
+    return Service(load_served(directory), limits, settings)
 
 
 def _token(file: Path | None) -> str | None:

@@ -4,59 +4,48 @@ import shlex
 import sys
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
 from roughformer.cli import common as options
+from roughformer.cli.common import option
 
-__all__ = ["train", "tune"]
-
-_TOKENS, _TRAINING, _RUN = "Tokens", "Model and training", "The run"
-
-
-def _option(text: str, panel: str, *names: str, **more: Any) -> Any:
-    return typer.Option(*names, help=text, rich_help_panel=panel, **more)
+if TYPE_CHECKING:
+    from roughformer.runs import TrainingRequest
 
 
 @dataclass(frozen=True)
 class TokenFlags(options.WindowOptions):
     """Parameters of the tokens that have an option of their own."""
 
-    depth: Annotated[int | None, _option("Depth of the signatures.", _TOKENS, min=1)] = None
-    views: Annotated[str | None, _option("global, local, or both: global,local.", _TOKENS)] = None
+    depth: Annotated[int | None, option("Depth of the signatures.", min=1)] = None
+    views: Annotated[str | None, option("global, local, or both: global,local.")] = None
 
 
 @dataclass(frozen=True)
 class TrainingFlags:
     """Parameters of model and training that have an option of their own."""
 
-    causal: Annotated[
-        bool | None, _option("Predict at every window from the past only.", _TRAINING)
-    ] = None
-    uncertainty: Annotated[
-        str | None, _option("Of a regression: none, gaussian or quantile.", _TRAINING)
-    ] = None
+    panel: ClassVar = "Model and training"
+    causal: Annotated[bool | None, option("Predict at every window from the past only.")] = None
+    uncertainty: Annotated[str | None, option("Of a regression: none, gaussian or quantile.")] = (
+        None
+    )
     drop: Annotated[
-        str | None,
-        _option("Share of points dropped while training, or a range: 0,0.7.", _TRAINING),
+        str | None, option("Share of points dropped while training, or a range: 0,0.7.")
     ] = None
-    epochs: Annotated[int | None, _option("Maximum number of epochs.", _TRAINING, min=1)] = None
-    batch_size: Annotated[int | None, _option("Series in a step.", _TRAINING, min=1)] = None
-    learning_rate: Annotated[float | None, _option("Highest rate.", _TRAINING)] = None
-    validation: Annotated[
-        float | None, _option("Share of DATA held out for validation.", _TRAINING)
-    ] = None
-    metric: Annotated[str | None, _option("What chooses the best epoch.", _TRAINING)] = None
-    seed: Annotated[
-        int | None, _option("The same seed gives the same model (default: 0).", _TRAINING)
-    ] = None
+    epochs: Annotated[int | None, option("Maximum number of epochs.", min=1)] = None
+    batch_size: Annotated[int | None, option("Series in a step.", min=1)] = None
+    learning_rate: Annotated[float | None, option("Highest rate.")] = None
+    validation: Annotated[float | None, option("Share of DATA held out for validation.")] = None
+    metric: Annotated[str | None, option("What chooses the best epoch.")] = None
+    seed: Annotated[int | None, option("The same seed gives the same model (default: 0).")] = None
     assignments: Annotated[
         list[str] | None,
-        _option(
+        option(
             "Any other parameter of the estimator: tokens.clock=8, training.patience=5; may be "
             "repeated.",
-            _TRAINING,
             "--set",
         ),
     ] = None
@@ -66,14 +55,15 @@ class TrainingFlags:
 class RunFlags:
     """Where and how the training runs."""
 
-    device: Annotated[str | None, _option("auto, cpu, cuda or mps.", _RUN)] = None
+    panel: ClassVar = "The run"
+    device: Annotated[str | None, option("auto, cpu, cuda or mps.")] = None
     threads: options.Threads = None
-    resume: Annotated[bool, _option("Go on where a killed run stopped.", _RUN, "--resume")] = False
-    force: Annotated[bool, _option("Replace the run in the directory.", _RUN, "--force")] = False
-    no_plots: Annotated[
-        bool, _option("A report without pictures, made faster.", _RUN, "--no-plots")
-    ] = False
-    quiet: Annotated[bool, _option("Print nothing but errors.", _RUN, "--quiet", "-q")] = False
+    resume: Annotated[bool, option("Go on where a killed run stopped.", "--resume")] = False
+    force: Annotated[bool, option("Replace the run in the directory.", "--force")] = False
+    no_plots: Annotated[bool, option("A report without pictures, made faster.", "--no-plots")] = (
+        False
+    )
+    quiet: Annotated[bool, option("Print nothing but errors.", "--quiet", "-q")] = False
 
 
 @options.grouped
@@ -84,66 +74,68 @@ def train(
     tokens: TokenFlags,
     training: TrainingFlags,
     run: RunFlags,
-    out: Annotated[
-        Path | None, typer.Option(help="Directory of the run (default: runs/NAME).")
-    ] = None,
+    out: Annotated[Path | None, option("Directory of the run (default: runs/NAME).")] = None,
     config: Annotated[
-        Path | None,
-        typer.Option(help="TOML file with parameters of the estimator; flags override it."),
+        Path | None, option("TOML file with parameters of the estimator; flags override it.")
     ] = None,
-    preset: Annotated[str | None, typer.Option(help="default or paper; FILE overrides it.")] = None,
+    preset: Annotated[str | None, option("default or paper; FILE overrides it.")] = None,
 ) -> None:
     """Learn from labelled series; writes a run with model, metrics, plots and report.html.
 
     Continue a killed run with the same command and --resume. Several processes, on one machine or
     more: torchrun --nproc-per-node=2 -m roughformer train ...
     """
-    from roughformer.runs import TrainingRequest, parse_assignments, run_training
+    from roughformer.runs import run_training
 
-    flags: dict[str, Any] = {
+    chosen = asdict(training)
+    assignments, seed = chosen.pop("assignments"), chosen.pop("seed")
+    flags = chosen | {
         "windows": tokens.rule,
         "depth": tokens.depth,
         "views": options.words_of(tokens.views) or None,
-        "causal": training.causal,
-        "uncertainty": training.uncertainty,
         "drop": None if training.drop is None else _drop(training.drop),
-        "epochs": training.epochs,
-        "batch_size": training.batch_size,
-        "learning_rate": training.learning_rate,
-        "validation": training.validation,
-        "metric": training.metric,
-        "random_state": training.seed,
+        "random_state": seed,
         "device": run.device,
         "n_jobs": run.threads,
-        "static": options.words_of(table.static) or None,
     }
-    flags = {name: v for name, v in flags.items() if v is not None}
     out = Path("runs") / data.name.split(".")[0] if out is None else out
-    request = TrainingRequest(
-        data=data,
-        out=out,
-        columns=replace(table.columns(), static=()),
-        **asdict(what),
-        preset=preset,
-        config=config,
-        flags=parse_assignments(training.assignments or []) | flags,
-        resume=run.resume,
-        force=run.force,
-        quiet=run.quiet,
-        plots=not run.no_plots,
-        command=shlex.join(["roughformer", *sys.argv[1:]]),
-    )
+    request = _request(
+        data, what, table, flags, assignments, out=out, preset=preset, config=config,
+        resume=run.resume, force=run.force, quiet=run.quiet, plots=not run.no_plots,
+    )  # fmt: skip
     try:
         with options.rank_zero_output():
             summary = run_training(request)
     except KeyboardInterrupt:
-        some = any(out.glob("state")) or any(out.glob("member-*/state"))
-        state = "the last epoch's state is" if some else "no epoch was"
+        saved = any(out.glob("state")) or any(out.glob("member-*/state"))
+        state = "the last epoch's state is" if saved else "no epoch was"
         raise options.Interrupted(
             f"interrupted; {state} saved in {out}: the same command with --resume continues"
         ) from None
     if summary and not run.quiet:
         _print(summary, out)
+
+
+def _request(
+    data: Path,
+    what: options.TargetOptions,
+    table: options.FullTableOptions,
+    flags: dict[str, Any],
+    assignments: list[str] | None,
+    **of_run: Any,
+) -> "TrainingRequest":
+    from roughformer.runs import TrainingRequest, parse_assignments
+
+    flags["static"] = options.words_of(table.static) or None
+    given = {name: value for name, value in flags.items() if value is not None}
+    return TrainingRequest(
+        data=data,
+        columns=replace(table.columns(), static=()),
+        **asdict(what),
+        flags=parse_assignments(assignments or []) | given,
+        command=shlex.join(["roughformer", *sys.argv[1:]]),
+        **of_run,
+    )
 
 
 def _drop(text: str) -> Any:
@@ -186,30 +178,25 @@ _SEARCH, _WHERE = "The search", "Where trials run"
 class SearchFlags:
     """What is searched, and how."""
 
-    trials: Annotated[int, _option("Trials in all.", _SEARCH, min=1)] = 30
+    panel: ClassVar = _SEARCH
+    trials: Annotated[int, option("Trials in all.", min=1)] = 30
     space: Annotated[
-        Path | None,
-        _option("TOML file with choices and ranges (default: by the data).", _SEARCH),
+        Path | None, option("TOML file with choices and ranges (default: by the data).")
     ] = None
     config: Annotated[
         Path | None,
-        _option("TOML file with settings: of the first trial, and what is not searched.", _SEARCH),
+        option("TOML file with settings: of the first trial, and what is not searched."),
     ] = None
-    preset: Annotated[str | None, _option("default or paper.", _SEARCH)] = None
+    preset: Annotated[str | None, option("default or paper.")] = None
     assignments: Annotated[
-        list[str] | None,
-        _option("Fix a parameter: tokens.clock=8; may be repeated.", _SEARCH, "--set"),
+        list[str] | None, option("Fix a parameter: tokens.clock=8; may be repeated.", "--set")
     ] = None
-    epochs: Annotated[
-        int | None, _option("Maximum number of epochs of a trial.", _SEARCH, min=1)
-    ] = None
-    metric: Annotated[str | None, _option("What is searched for, on validation.", _SEARCH)] = None
-    pruner: Annotated[
-        str, _option("Who stops poor trials early: median, hyperband or none.", _SEARCH)
-    ] = "median"
-    seed: Annotated[
-        int | None, _option("The same seed gives the same search (default: 0).", _SEARCH)
-    ] = None
+    epochs: Annotated[int | None, option("Maximum number of epochs of a trial.", min=1)] = None
+    metric: Annotated[str | None, option("What is searched for, on validation.")] = None
+    pruner: Annotated[str, option("Who stops poor trials early: median, hyperband or none.")] = (
+        "median"
+    )
+    seed: Annotated[int | None, option("The same seed gives the same search (default: 0).")] = None
 
 
 @options.grouped
@@ -218,50 +205,38 @@ def tune(
     what: options.TargetOptions,
     table: options.FullTableOptions,
     search: SearchFlags,
-    out: Annotated[Path, typer.Option(help="Directory of the search; it goes on from there.")],
-    workers: Annotated[int, _option("Trials at a time.", _WHERE, min=1)] = 1,
+    out: Annotated[Path, option("Directory of the search; it goes on from there.")],
+    workers: Annotated[int, option("Trials at a time.", panel=_WHERE, min=1)] = 1,
     threads: Annotated[
-        int | None, _option("Threads of a trial (default: cores / workers).", _WHERE, min=1)
+        int | None, option("Threads of a trial (default: cores / workers).", panel=_WHERE, min=1)
     ] = None,
     resume: Annotated[
-        bool, _option("Go on where a killed search stopped.", _SEARCH, "--resume")
+        bool, option("Go on where a killed search stopped.", "--resume", panel=_SEARCH)
     ] = False,
     no_plots: Annotated[
-        bool, _option("Reports without pictures, made faster.", _SEARCH, "--no-plots")
+        bool, option("Reports without pictures, made faster.", "--no-plots", panel=_SEARCH)
     ] = False,
-    quiet: Annotated[bool, _option("Print nothing but errors.", _SEARCH, "--quiet", "-q")] = False,
+    quiet: Annotated[
+        bool, option("Print nothing but errors.", "--quiet", "-q", panel=_SEARCH)
+    ] = False,
 ) -> None:
     """Search for the settings that validate best; writes best.toml, the trained winner in best/,
     all trials and report.html.
 
     Continue a killed search with the same command and --resume; with more --trials it goes further.
     """
-    from roughformer.runs import TrainingRequest, TuningRequest, parse_assignments, run_tuning
+    from roughformer.runs import TuningRequest, run_tuning
     from roughformer.tune import PRUNERS
 
     if search.pruner not in PRUNERS:
         raise typer.BadParameter(
             f"{', '.join(PRUNERS)}, not {search.pruner!r}", param_hint="--pruner"
         )
-    flags: dict[str, Any] = {
-        "epochs": search.epochs,
-        "metric": search.metric,
-        "random_state": search.seed,
-        "static": options.words_of(table.static) or None,
-    }
-    flags = {name: v for name, v in flags.items() if v is not None}
-    training = TrainingRequest(
-        data=data,
-        out=out / "best",
-        columns=replace(table.columns(), static=()),
-        **asdict(what),
-        preset=search.preset,
-        config=search.config,
-        flags=parse_assignments(search.assignments or []) | flags,
-        quiet=quiet,
-        plots=not no_plots,
-        command=shlex.join(["roughformer", *sys.argv[1:]]),
-    )
+    flags = {"epochs": search.epochs, "metric": search.metric, "random_state": search.seed}
+    training = _request(
+        data, what, table, flags, search.assignments, out=out / "best", preset=search.preset,
+        config=search.config, quiet=quiet, plots=not no_plots,
+    )  # fmt: skip
     request = TuningRequest(
         training, out, search.trials, search.space, search.pruner, workers, threads, resume
     )

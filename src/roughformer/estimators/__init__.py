@@ -5,14 +5,12 @@ what is "auto", split, train and calibrate, and hold a ``Predictor`` when they a
 """
 
 from roughformer.errors import InputError
-from roughformer.estimators.classifier import TrainedClassifier
+from roughformer.estimators.classifier import RFormerClassifier, TrainedClassifier
 from roughformer.estimators.defaults import token_config
 from roughformer.estimators.fitting import TrainedEstimator
 from roughformer.estimators.forecaster import RFormerForecaster
 from roughformer.estimators.parameters import ModelConfig, ModelGroup, RateModelConfig, documented
-from roughformer.estimators.regressor import TrainedRegressor
-from roughformer.estimators.rformer import RateRegressor, RFormerClassifier, RFormerRegressor
-from roughformer.estimators.summary import Scores, compared, known_scores
+from roughformer.estimators.regressor import RateRegressor, RFormerRegressor, TrainedRegressor
 from roughformer.estimators.transformer import SignatureTransformer
 from roughformer.inference import get_model
 
@@ -24,15 +22,12 @@ __all__ = [
     "RFormerRegressor",
     "RateModelConfig",
     "RateRegressor",
-    "Scores",
     "SignatureTransformer",
     "TrainedClassifier",
     "TrainedEstimator",
     "TrainedRegressor",
-    "compared",
     "documented",
     "estimator_class",
-    "known_scores",
     "register_estimator",
     "token_config",
 ]

@@ -5,24 +5,22 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, Self
 
+import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from roughformer.errors import CheckpointError, InputError
+from roughformer.errors import InputError
 from roughformer.estimators.inputs import aligned, as_series
 from roughformer.estimators.parameters import (
     GroupedParameters,
     documented,
-    from_plain,
     preset,
     to_plain,
+    with_saved_parameters,
 )
-from roughformer.estimators.summary import summary_of
-from roughformer.inference import Explanation, Predictor, explain, model_name
+from roughformer.inference import Explanation, Predictor, explain, model_name, summary_of
 from roughformer.series import SeriesBatch
 from roughformer.util.threads import using_threads
-
-__all__ = ["FittedEstimator"]
 
 
 @documented
@@ -78,25 +76,17 @@ class FittedEstimator(GroupedParameters):
         return cls.settings(settings)
 
     @abstractmethod
+    def _truth(self, y: Any, n: int) -> npt.NDArray[Any]:
+        """Known targets of n series, ``(n, m)``, or which class is the true one, ``(n, K)``."""
+
+    @abstractmethod
     def _readable(self, output: Tensor) -> Any:
         """Outputs of the model as its user reads them."""
 
-    def __sklearn_tags__(self) -> Any:
-        """What scikit-learn may expect: missing values, and arrays ``(B, L)`` and ``(B, L, C)``."""
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.input_tags.two_d_array = True
-        tags.input_tags.three_d_array = True
-        return tags
-
     def _series(
-        self,
-        x: Any,
-        times: Any,
-        lengths: Any,
-        layout: str | None = None,
+        self, x: Any, times: Any, lengths: Any, layout: str | None = None,
         columns: Mapping[str, Any] | None = None,
-    ) -> SeriesBatch:
+    ) -> SeriesBatch:  # fmt: skip
         check_is_fitted(self, "predictor_")
         encoder = self.predictor_.encoder
         known = {
@@ -109,14 +99,9 @@ class FittedEstimator(GroupedParameters):
         )  # fmt: skip
 
     def _labelled(
-        self,
-        x: Any,
-        y: Any,
-        times: Any,
-        lengths: Any,
-        layout: str | None,
+        self, x: Any, y: Any, times: Any, lengths: Any, layout: str | None,
         columns: Mapping[str, Any] | None,
-    ) -> tuple[SeriesBatch, Any]:
+    ) -> tuple[SeriesBatch, Any]:  # fmt: skip
         """Series and their targets; ``y=None``: those that the series have as labels."""
         batch = self._series(x, times, lengths, layout, columns)
         if y is None and batch.labels is None:
@@ -124,27 +109,17 @@ class FittedEstimator(GroupedParameters):
         return batch, batch.labels if y is None else aligned(y, batch)
 
     def _run(
-        self,
-        what: str,
-        x: Any,
-        times: Any,
-        lengths: Any,
-        layout: str | None = None,
-        columns: Mapping[str, Any] | None = None,
-    ) -> Any:
+        self, what: str, x: Any, times: Any, lengths: Any, layout: str | None = None,
+        columns: Mapping[str, Any] | None = None, **options: Any,
+    ) -> Any:  # fmt: skip
         batch = self._series(x, times, lengths, layout, columns)
         with using_threads(self.n_jobs):
-            return getattr(self.predictor_, what)(batch)
+            return getattr(self.predictor_, what)(batch, **options)
 
     def predict_windows(
-        self,
-        X: Any,
-        times: Any = None,
-        lengths: Any = None,
-        *,
-        layout: str | None = None,
-        columns: Mapping[str, Any] | None = None,
-    ) -> Any:
+        self, X: Any, times: Any = None, lengths: Any = None, *,
+        layout: str | None = None, columns: Mapping[str, Any] | None = None,
+    ) -> Any:  # fmt: skip
         """Predict at the end of each window, with a causal model.
 
         Parameters
@@ -166,14 +141,9 @@ class FittedEstimator(GroupedParameters):
         return [(end, readable[b, : len(end)]) for b, end in enumerate(ends)]
 
     def embed(
-        self,
-        X: Any,
-        times: Any = None,
-        lengths: Any = None,
-        *,
-        layout: str | None = None,
-        columns: Mapping[str, Any] | None = None,
-    ) -> Any:
+        self, X: Any, times: Any = None, lengths: Any = None, *,
+        layout: str | None = None, columns: Mapping[str, Any] | None = None,
+    ) -> Any:  # fmt: skip
         """Represent each series by one vector, for search, clustering or another model.
 
         Parameters
@@ -189,16 +159,10 @@ class FittedEstimator(GroupedParameters):
         return self._run("embed", X, times, lengths, layout, columns).numpy()
 
     def explain(
-        self,
-        X: Any,
-        times: Any = None,
-        lengths: Any = None,
-        *,
-        layout: str | None = None,
-        columns: Mapping[str, Any] | None = None,
-        n_words: int | None = 20,
-        target: Any = None,
-    ) -> list[Explanation]:
+        self, X: Any, times: Any = None, lengths: Any = None, *,
+        layout: str | None = None, columns: Mapping[str, Any] | None = None,
+        n_words: int | None = 20, target: Any = None,
+    ) -> list[Explanation]:  # fmt: skip
         """Explain which windows, channels and words drove each prediction.
 
         Parameters
@@ -218,6 +182,33 @@ class FittedEstimator(GroupedParameters):
         batch = self._series(X, times, lengths, layout, columns)
         with using_threads(self.n_jobs):
             return explain(self.predictor_, batch, n_words=n_words, target=target)
+
+    def calibrate(
+        self, X: Any, y: Any = None, times: Any = None, lengths: Any = None, *,
+        layout: str | None = None, columns: Mapping[str, Any] | None = None,
+    ) -> Self:  # fmt: skip
+        """Learn from held-out series how wide intervals, or how large sets of classes, must be.
+
+        Split conformal prediction: the scores are errors in units of the predicted deviation (if
+        the model has one), or one minus the probability of the true class. Series are predicted
+        whole and with 50 to 90 % of their points left out, and bounds are kept by the number of
+        values observed: intervals and sets grow where much is missing.
+
+        Parameters
+        ----------
+        X : SeriesBatch, array or list of arrays
+            Series that the model was not fitted to.
+        y : array-like (B,) or (B, m), optional
+            Their labels, or targets, NaN where unknown. Not given: the labels of ``X``.
+        {reading}
+
+        Returns
+        -------
+        self
+        """
+        batch, y = self._labelled(X, y, times, lengths, layout, columns)
+        self._run("calibrate", batch, None, None, true=self._truth(y, len(batch)))
+        return self
 
     def summary(self) -> str:
         """Describe the fitted model, and what it reached beside simple yardsticks.
@@ -275,15 +266,7 @@ class FittedEstimator(GroupedParameters):
                 f"{os.fspath(directory)} holds a model of the kind {kind!r}, and {cls.__name__} is "
                 f"for the kind {cls.kind!r}; load it with the estimator that saved it"
             )
-        try:
-            known = cls().get_params(deep=False)
-            given = from_plain(predictor.metadata.get("parameters", {}), known, cls.groups)
-        except (AttributeError, TypeError, ValueError) as error:
-            raise CheckpointError(
-                f"{os.fspath(directory)} holds parameters that this version of roughformer cannot "
-                f"read: {error}"
-            ) from error
-        estimator = cls(**given)
+        estimator = with_saved_parameters(cls, predictor.metadata, directory)
         estimator._adopt(predictor)
         return estimator
 

@@ -1,7 +1,7 @@
-"""What every trained classifier does, whatever its model."""
+"""Classifiers: what each does whatever its model, and that of the Rough Transformer."""
 
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -13,20 +13,25 @@ from torch.nn import functional as F
 
 from roughformer.errors import InputError
 from roughformer.estimators.fitting import TrainedEstimator, class_counts
-from roughformer.estimators.parameters import documented
+from roughformer.estimators.parameters import (
+    RFORMER_GROUPS,
+    RFORMER_SHORTCUTS,
+    ModelConfig,
+    documented,
+)
 from roughformer.inference import (
     ClassTargets,
     Predictor,
     check_all_known,
-    conformal_bound,
     fit_temperature,
     known_labels,
+    n_observed,
     share_equal,
 )
-from roughformer.model import OutputConfig
-from roughformer.train import Inputs, classification_scores
-
-__all__ = ["TrainedClassifier"]
+from roughformer.signatures import View
+from roughformer.tokens import TokenConfig
+from roughformer.train import TrainConfig, classification_scores
+from roughformer.util.groups import Group
 
 
 @documented
@@ -36,50 +41,10 @@ class TrainedClassifier(ClassifierMixin, TrainedEstimator):  # type: ignore[misc
     task = "classification"
     class_weight: Any
 
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        *,
-        times: Any = None,
-        lengths: Any = None,
-        layout: str | None = None,
-        columns: Mapping[str, Any] | None = None,
-        groups: Any = None,
-        validation_data: tuple[Any, ...] | None = None,
-        sample_weight: Any = None,
-    ) -> Self:
-        """Learn from labelled series.
-
-        Parameters
-        ----------
-        {X}
-        y : array-like (B,) or (B, L), optional
-            Labels; a causal model also takes one for each window, where NaN, None, pandas.NA and
-            masked entries are unknown and count nowhere. Not given: the labels of ``X``.
-        {times}
-        {fit}
-        sample_weight : array-like (B,), optional
-            Weights of the series in the loss, the class prior and the validation scores. A series
-            of weight 0 is left out.
-
-        Returns
-        -------
-        self
-        """
-        return self._fit(
-            X, y, times, lengths, layout, columns, groups, validation_data, sample_weight
-        )
-
     def predict_proba(
-        self,
-        X: Any,
-        times: Any = None,
-        lengths: Any = None,
-        *,
-        layout: str | None = None,
-        columns: Mapping[str, Any] | None = None,
-    ) -> npt.NDArray[np.float64]:
+        self, X: Any, times: Any = None, lengths: Any = None, *,
+        layout: str | None = None, columns: Mapping[str, Any] | None = None,
+    ) -> npt.NDArray[np.float64]:  # fmt: skip
         """Predict calibrated probabilities.
 
         Parameters
@@ -91,20 +56,12 @@ class TrainedClassifier(ClassifierMixin, TrainedEstimator):  # type: ignore[misc
         ndarray (B, K)
             Probabilities, in the order of ``classes_``.
         """
-        found: npt.NDArray[np.float64] = self._run(
-            "probabilities", X, times, lengths, layout, columns
-        )
-        return found
+        return np.asarray(self._run("probabilities", X, times, lengths, layout, columns))
 
     def predict(
-        self,
-        X: Any,
-        times: Any = None,
-        lengths: Any = None,
-        *,
-        layout: str | None = None,
-        columns: Mapping[str, Any] | None = None,
-    ) -> npt.NDArray[Any]:
+        self, X: Any, times: Any = None, lengths: Any = None, *,
+        layout: str | None = None, columns: Mapping[str, Any] | None = None,
+    ) -> npt.NDArray[Any]:  # fmt: skip
         """Predict the most probable class of each series.
 
         Parameters
@@ -119,57 +76,10 @@ class TrainedClassifier(ClassifierMixin, TrainedEstimator):  # type: ignore[misc
         best = self.predict_proba(X, times, lengths, layout=layout, columns=columns).argmax(axis=1)
         return np.asarray(self.classes_[best])
 
-    def calibrate(
-        self,
-        X: Any,
-        y: Any = None,
-        times: Any = None,
-        lengths: Any = None,
-        *,
-        layout: str | None = None,
-        columns: Mapping[str, Any] | None = None,
-    ) -> Self:
-        """Learn from held-out series how large ``predict_set`` must be.
-
-        Split conformal prediction: one minus the probability of the true class.
-
-        Parameters
-        ----------
-        X : SeriesBatch, array or list of arrays
-            Series that the model was not fitted to.
-        y : array-like (B,), optional
-            Their labels. Not given: the labels of ``X``.
-        {reading}
-
-        Returns
-        -------
-        self
-        """
-        batch, y = self._labelled(X, y, times, lengths, layout, columns)
-        labels, known = known_labels(y)
-        if labels.shape not in ((len(batch),), (len(batch), 1)):
-            raise InputError(
-                f"calibrate takes one label for each of {len(batch)} series, got shape "
-                f"{labels.shape}"
-            )
-        check_all_known(known)
-        # A class that training did not have is in no set.
-        shares = self.predict_proba(batch)
-        is_class = labels.reshape(-1)[:, None] == self.classes_[None]
-        scores = 1 - np.where(is_class, shares, 0.0).sum(axis=1)
-        self.predictor_.metadata["conformal"] = np.sort(scores).tolist()
-        return self
-
     def predict_set(
-        self,
-        X: Any,
-        times: Any = None,
-        lengths: Any = None,
-        *,
-        coverage: float = 0.9,
-        layout: str | None = None,
-        columns: Mapping[str, Any] | None = None,
-    ) -> npt.NDArray[np.bool_]:
+        self, X: Any, times: Any = None, lengths: Any = None, *,
+        coverage: float = 0.9, layout: str | None = None, columns: Mapping[str, Any] | None = None,
+    ) -> npt.NDArray[np.bool_]:  # fmt: skip
         """Predict sets of classes that hold the true one with the probability that is asked for.
 
         ``calibrate`` must have been called; series must be like those it was given.
@@ -187,24 +97,18 @@ class TrainedClassifier(ClassifierMixin, TrainedEstimator):  # type: ignore[misc
             Whether each class, in the order of ``classes_``, is in the set; the most probable one
             always is.
         """
-        shares = self.predict_proba(X, times, lengths, layout=layout, columns=columns)
-        scores = self.predictor_.metadata.get("conformal")
-        if scores is None:
+        batch = self._series(X, times, lengths, layout, columns)
+        shares = self._run("probabilities", batch, None, None)
+        if (conformal := self.predictor_.conformal) is None:
             raise InputError("prediction sets need calibrate(X, y) with held-out series first")
-        bound = conformal_bound(np.array(scores), coverage)
+        bound = conformal[0].bound(coverage, n_observed(batch))[:, None]
         best = shares == shares.max(axis=1, keepdims=True)
         return np.asarray((1 - shares <= bound) | best)
 
     def score(
-        self,
-        X: Any,
-        y: Any = None,
-        times: Any = None,
-        lengths: Any = None,
-        *,
-        layout: str | None = None,
-        columns: Mapping[str, Any] | None = None,
-    ) -> float:
+        self, X: Any, y: Any = None, times: Any = None, lengths: Any = None, *,
+        layout: str | None = None, columns: Mapping[str, Any] | None = None,
+    ) -> float:  # fmt: skip
         """Compute the accuracy.
 
         Parameters
@@ -220,17 +124,24 @@ class TrainedClassifier(ClassifierMixin, TrainedEstimator):  # type: ignore[misc
             Share of the series whose class is predicted right.
         """
         batch, y = self._labelled(X, y, times, lengths, layout, columns)
-        predicted = self.predict(batch)
+        return share_equal(self._labels_of(y, len(batch), "score"), self.predict(batch))
+
+    def _labels_of(self, y: Any, n: int, method: str) -> npt.NDArray[Any]:
+        """The label of each of n series, all known."""
         labels, known = known_labels(y)
-        if labels.shape not in (predicted.shape, (len(predicted), 1)):
+        if labels.shape not in ((n,), (n, 1)):
             raise InputError(
-                f"score takes one label for each of {len(predicted)} series, got shape "
-                f"{labels.shape}; labels of windows are held against predict_windows"
+                f"{method} takes one label for each of {n} series, got shape {labels.shape}; "
+                "labels of windows are held against predict_windows"
             )
         check_all_known(known)
-        return share_equal(labels.reshape(-1), predicted)
+        return labels.reshape(-1)
 
-    # What the base asks for
+    def _truth(self, y: Any, n: int) -> npt.NDArray[Any]:
+        # A class that training did not have is in no set.
+        return np.asarray(self._labels_of(y, n, "calibrate")[:, None] == self.classes_[None])
+
+    # What fitting asks for
 
     def _encode_targets(self, y: Any, n: int) -> Tensor:
         y = self._shaped_labels(y, n, "series")
@@ -252,7 +163,7 @@ class TrainedClassifier(ClassifierMixin, TrainedEstimator):  # type: ignore[misc
         self.classes_ = self._targets.labels
         return self._targets.numbers(y)
 
-    def _aim(self, y: Any, n: int) -> Tensor:
+    def _validation_targets(self, y: Any, n: int) -> Tensor:
         return self._targets.numbers(self._shaped_labels(y, n, "validation series"))
 
     def _shaped_labels(self, y: Any, n: int, what: str) -> Any:
@@ -274,12 +185,6 @@ class TrainedClassifier(ClassifierMixin, TrainedEstimator):  # type: ignore[misc
     def _output_options(self, target: Tensor) -> dict[str, Any]:
         return {"n_outputs": len(self.classes_)}
 
-    def _fit_targets(self, target: Tensor, outputs: OutputConfig) -> None:
-        """Classes have no scale."""
-
-    def _to_loss(self, target: Tensor) -> Tensor:
-        return target
-
     def _class_weight(self, target: Tensor, sample_weight: Tensor | None = None) -> Tensor | None:
         class_weight = self.class_weight
         if class_weight is None:
@@ -300,42 +205,103 @@ class TrainedClassifier(ClassifierMixin, TrainedEstimator):  # type: ignore[misc
         )
 
     def _scores(
-        self, predictor: Predictor, output: Tensor, aim: Tensor, inputs: Inputs
+        self, predictor: Predictor, output: Tensor, target: Tensor, weight: Tensor | None
     ) -> dict[str, float]:
-        weight = self._weights_at(aim, inputs)
-        output, aim = self._at_targets(output, aim, inputs)
-        known = aim >= 0
+        known = target >= 0
         weight = None if weight is None else weight[known]
-        output, aim = output[known], aim[known]
+        output, target = output[known].double(), target[known]
         scores = classification_scores(
-            output.double().softmax(dim=-1).numpy(),
-            aim.numpy(),
+            output.softmax(dim=-1).numpy(),
+            target.numpy(),
             None if weight is None else weight.numpy(),
         )
         if self._weight is not None:
             # Weights decide which model is kept as they decide what is learned.
             classes = self._weight.double()
-            loss = F.cross_entropy(output.double(), aim, classes, reduction="none")
-            each = classes[aim] if weight is None else classes[aim] * weight
-            loss = loss if weight is None else loss * weight
+            loss = F.cross_entropy(output, target, classes, reduction="none")
+            each = classes[target]
+            if weight is not None:
+                loss, each = loss * weight, each * weight
             scores["log_loss"] = float(loss.sum() / each.sum())
         return scores
 
-    def _calibrate(self, predictor: Predictor, inputs: Inputs, aim: Tensor) -> float:
-        if not self._train_config.calibrate:
-            return 1.0
-        from roughformer.model import run_model
-
-        output = run_model(predictor.model, inputs, predictor.device)
-        weight = self._weights_at(aim, inputs)
-        return fit_temperature(*self._at_targets(output, aim, inputs), self._weight, weight)
+    def _calibration(
+        self, predictor: Predictor, output: Tensor, target: Tensor, weight: Tensor | None
+    ) -> float:
+        return fit_temperature(output, target, self._weight, weight)
 
     def _readable(self, output: Tensor) -> npt.NDArray[np.float64]:
-        found = (output / self.predictor_.calibration).double().softmax(dim=-1)
-        return np.asarray(found.numpy())
+        return np.asarray((output / self.predictor_.calibration).double().softmax(dim=-1).numpy())
 
     def _adopt(self, predictor: Predictor) -> None:
         super()._adopt(predictor)
         assert isinstance(predictor.targets, ClassTargets)
         self._targets = predictor.targets
         self.classes_ = predictor.targets.labels
+
+
+@documented
+class RFormerClassifier(TrainedClassifier):
+    """Classify irregular, ragged, incomplete multichannel series with a Rough Transformer.
+
+    The parameters that are changed most are flat; the others are in the groups ``tokens``,
+    ``model`` and ``training``. A parameter that is given twice with different values is refused.
+
+    Parameters
+    ----------
+    {recipe}
+    {tokens}
+    {parameters_of_series}
+    {training}
+    {classes}
+    {running}
+    {token_group}
+    model : ModelConfig or dict, optional
+        Shape of the RFormer.
+    {train_group}
+
+    Attributes
+    ----------
+    classes_ : ndarray
+        Class labels, in the order of the columns of ``predict_proba``.
+    {fitted}
+
+    Examples
+    --------
+    >>> import roughformer as rf
+    >>> model = rf.RFormerClassifier(
+    ...     drop=(0.0, 0.8), tokens=rf.TokenConfig(clock=8), model=rf.ModelConfig(d_model=128)
+    ... )
+    >>> model.fit(X, y, times=times).predict_proba(X_new, times=times_new)  # doctest: +SKIP
+    """
+
+    kind = "rformer"
+    other_kinds = ("ensemble",)
+    groups: ClassVar[dict[str, type[Group]]] = RFORMER_GROUPS
+    shortcuts: ClassVar[dict[str, str]] = RFORMER_SHORTCUTS
+
+    def __init__(
+        self,
+        *,
+        recipe: Literal["auto", "ensemble", "attention"] = "auto",
+        windows: Any = None,
+        depth: int | Literal["auto"] | None = None,
+        views: View | tuple[View, ...] | None = None,
+        static: tuple[str, ...] = (),
+        causal: bool = False,
+        epochs: int | None = None,
+        learning_rate: float | None = None,
+        drop: float | tuple[float, float] | None = None,
+        validation: float = 0.2,
+        class_weight: Literal["balanced"] | dict[Any, float] | None = None,
+        random_state: Any = None,
+        device: Literal["auto", "cpu", "cuda", "mps"] = "auto",
+        n_jobs: int | None = None,
+        run_dir: Any = None,
+        verbose: int = 0,
+        tokens: TokenConfig | dict[str, Any] | None = None,
+        model: ModelConfig | dict[str, Any] | None = None,
+        training: TrainConfig | dict[str, Any] | None = None,
+    ) -> None:
+        """Keep the parameters as given, as scikit-learn wants it; see the class."""
+        self._keep(locals())

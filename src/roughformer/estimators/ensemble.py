@@ -180,7 +180,7 @@ def _folds(classes: Any, n: int, groups: Any, seed: int) -> Folds:
             warnings.warn(
                 "all series are of one group: they are left out one by one",
                 UserWarning,
-                stacklevel=6,
+                stacklevel=5,
             )
             return []
         split = GroupKFold(count, shuffle=True, random_state=seed)

@@ -4,6 +4,7 @@ import inspect
 import os
 import threading
 import warnings
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -19,25 +20,27 @@ from torch import Tensor
 
 from roughformer.errors import InputError
 from roughformer.estimators.base import FittedEstimator
+from roughformer.estimators.baselines import beside_baselines, out_of_fold
 from roughformer.estimators.defaults import token_config
+from roughformer.estimators.ensemble import fit_ensemble
 from roughformer.estimators.inputs import aligned, as_series, series_to_fit
+from roughformer.estimators.parameters import documented
 from roughformer.inference import (
     ModelSpec,
     Predictor,
     check_weights,
     committee_of,
     get_model,
-    least_scale_of,
 )
-from roughformer.model import OutputConfig
+from roughformer.model import OutputConfig, run_model
 from roughformer.series import SeriesBatch, is_table
-from roughformer.store import StoredSeries
-from roughformer.tokens import TokenConfig, Tokenizer
+from roughformer.tokens import CellEncoder, TokenConfig, Tokenizer
 from roughformer.train import (
-    Callback,
     Inputs,
+    LazySeries,
     TrainConfig,
     TrainingData,
+    check_device,
     check_metric,
     current_process_group,
     fold_validation,
@@ -52,7 +55,41 @@ from roughformer.util.checks import real_number
 from roughformer.util.groups import one_line
 from roughformer.util.threads import using_threads
 
-__all__ = ["TrainedEstimator", "TrainingSet", "class_counts", "held_series"]
+Series = SeriesBatch | LazySeries
+Part = tuple[Series, Tensor, Tensor | None]  # series, their targets and their weights
+
+_RECIPES = ("auto", "ensemble", "attention")
+# Options of the training that an ensemble takes as well, or has no use for.
+_BESIDE_THE_MODEL = ("metric", "resume", "save_seconds", "baselines")
+_MOST_SERIES = 50_000  # that an ensemble is fitted to
+_MOST_HELD = 4096  # series of a store that validate: they are in memory
+_PLANNED_ON = 2048  # series of a store that options and units are chosen from
+_FOR_SCALING = 4096  # series that statistics are taken from
+_LEVELS = OutputConfig.model_fields["quantiles"].default
+# torch draws from one generator for the whole process: fits in several threads take turns.
+_ONE_GENERATOR = threading.RLock()
+
+
+class TrainingSet(NamedTuple):
+    """Series with their targets, weights and groups; ``used`` are their numbers among those that
+    the user gave.
+    """
+
+    batch: Series
+    target: Tensor
+    weight: Tensor | None
+    groups: Any
+    used: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the models of one fit share."""
+
+    spec: ModelSpec
+    encoder: Any
+    model: Any  # configuration of the module
+    train: TrainConfig
 
 
 def is_known(target: Tensor) -> Tensor:
@@ -71,64 +108,16 @@ def class_counts(target: Tensor, n_classes: int, sample_weight: Tensor | None = 
     return torch.bincount(target[known], weights=weight, minlength=n_classes)
 
 
-Series = SeriesBatch | StoredSeries
-Part = tuple[Series, Tensor, Tensor | None]  # series, their targets and their weights
-_MOST_HELD = 4096  # series of a store that validate: they are in memory
+def _take(series: Series, which: npt.NDArray[np.int64]) -> Series:
+    return series.part(which) if isinstance(series, LazySeries) else series[which]
 
 
-def held_series(
-    validation_data: Any, n_estimators: int, known: dict[str, Any]
-) -> tuple[Series, Any]:
-    """The series of ``validation_data`` and their targets as given; ``known``: the columns of the
-    training table, or the layout of the training arrays.
-    """
-    if not isinstance(validation_data, tuple | list) or not 2 <= len(validation_data) <= 3:
-        raise InputError("validation_data must be (X, y), (X, y, times) or None")
-    if n_estimators != 1:
-        raise InputError("several estimators hold out a part each: leave validation_data out")
-    held_x, held_y, *rest = validation_data
-    held = held_x if isinstance(held_x, StoredSeries) else as_series(held_x, *rest, known=known)
-    held_y = held.labels if held_y is None else aligned(held_y, held)
-    if held_y is None:
-        raise InputError("validation_data needs targets: (X, y), or series with labels")
-    return held, held_y
-
-
-_PLANNED_ON = 2048  # series of a store that options and units are chosen from
-_LEVELS = OutputConfig.model_fields["quantiles"].default
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What the models of one fit share."""
-
-    spec: ModelSpec
-    encoder: Any
-    model: Any  # configuration of the module
-    train: TrainConfig
-
-
-_FOR_SCALING = 4096  # series that statistics are taken from
-# torch draws from one generator for the whole process: fits in several threads take turns.
-_ONE_GENERATOR = threading.RLock()
-
-
-class TrainingSet(NamedTuple):
-    """Series with their targets, weights and groups; ``used`` are their numbers among those that
-    the user gave.
-    """
-
-    batch: Series
-    target: Tensor
-    weight: Tensor | None
-    groups: Any
-    used: npt.NDArray[np.int64]
-
-
+@documented
 class TrainedEstimator(FittedEstimator):
     """An estimator that the training loop fits, whatever its model and its task."""
 
-    # Parameters; an estimator that does not have one of the first two has this value.
+    # Parameters; an estimator that does not have one of the first three has this value.
+    recipe: Any = "attention"
     causal: Any = False
     static: Any = ()
     validation: Any
@@ -142,115 +131,77 @@ class TrainedEstimator(FittedEstimator):
     _weight: Tensor | None  # of the classes (K,)
     _held_weight: Tensor | None  # of the series of its validation part
     validation_index_: npt.NDArray[np.int64]  # numbers of the series held out of those given
+    member_histories_: list[list[dict[str, Any]]]
 
-    # What a kind of estimator may change.
-
-    def _at_targets(self, output: Tensor, target: Tensor, inputs: Inputs) -> tuple[Tensor, Tensor]:
-        """Outputs ``(N, ...)`` and their targets: of the last real window where a causal model has
-        one target for a series, of all windows where each has its own.
-        """
-        if not self.causal:
-            return output, target
-        real = inputs.get("mask", torch.ones(output.shape[:2], dtype=torch.bool))
-        if target.dim() > self._axes_per_series:
-            return output[real], target[:, : output.shape[1]][real]
-        last = (real.sum(dim=1) - 1).clamp(min=0)
-        return output[torch.arange(len(output)), last], target
-
-    def _weights_at(self, target: Tensor, inputs: Inputs) -> Tensor | None:
-        """Weights of what ``_at_targets`` gives."""
-        weight = self._held_weight
-        if weight is None or not self.causal or target.dim() == self._axes_per_series:
-            return weight
-        counts = inputs["mask"].sum(dim=1) if "mask" in inputs else target.shape[1]
-        return weight.repeat_interleave(counts)
-
-    def _any_known(self, inputs: Inputs, target: Tensor) -> bool:
-        """Whether some target is known: of a series, or of a window that is there."""
-        known = is_known(target)
-        if target.dim() > self._axes_per_series and "mask" in inputs:
-            real = inputs["mask"].view(*inputs["mask"].shape, *[1] * (target.dim() - 2))
-            known = known[:, : real.shape[1]] & real
-        return bool(known.any())
-
-    @property
-    def _axes_per_series(self) -> int:
-        """Axes of targets of which each series has one; those of each window have one more."""
-        return 1 if self.task == "classification" else 2
-
-    @classmethod
-    def checked_metric(cls, name: str) -> str:
-        """Check the name of a metric.
+    def fit(
+        self, X: Any, y: Any = None, *,
+        times: Any = None, lengths: Any = None, layout: str | None = None,
+        columns: Mapping[str, Any] | None = None, groups: Any = None,
+        validation_data: tuple[Any, ...] | None = None, sample_weight: Any = None,
+    ) -> Self:  # fmt: skip
+        """Learn from series and their labels or targets.
 
         Parameters
         ----------
-        name : str
-            A metric, or "auto".
+        {X}
+        y : array-like (B,) or (B, m), optional
+            Labels, or m targets. A causal model also takes those of each window: ``(B, L)`` or
+            ``(B, L, m)``. NaN, None, pandas.NA and masked entries are unknown and count nowhere;
+            only the label of a whole series must be known. Not given: the labels of ``X``.
+        {times}
+        {fit}
+        sample_weight : array-like (B,), optional
+            Weights of the series in the loss, the class prior and the validation scores. A series
+            of weight 0 is left out.
 
         Returns
         -------
-        str
-            With "auto" resolved.
+        self
         """
-        return check_metric(name, cls.task)
-
-    def _rate_unit(self) -> float | None:
-        """Turns per unit of time of a target of 1, if targets are rates."""
-        return None
-
-    # Fitting
-
-    def _fit(
-        self,
-        x: Any,
-        y: Any,
-        times: Any,
-        lengths: Any,
-        layout: str | None,
-        columns: Mapping[str, Any] | None,
-        groups: Any,
-        validation_data: Any,
-        sample_weight: Any = None,
-    ) -> Self:
         if not isinstance(self.causal, bool | np.bool_):
             raise InputError(f"causal must be True or False, got {self.causal!r}")
-        if is_table(x) and self.static:
+        if is_table(X) and self.static:
             columns = {"static": self.static} | dict(columns or {})
         batch: Series
         about: dict[str, Any] = {}
-        if isinstance(x, StoredSeries):
+        if isinstance(X, LazySeries):
             if columns is not None or layout is not None:
                 raise InputError("columns= and layout= are for tables and arrays, not for a store")
-            batch = x
+            batch = X
         else:
-            batch, about = series_to_fit(x, y, times, lengths, layout, columns)
-        if len(batch) == 0:
-            raise InputError("there is nothing to learn from: no series were given")
-        if y is None:
-            if batch.labels is None:
-                raise InputError(
-                    f"{type(self).__name__} requires y to be passed, but the target y is None; "
-                    "give y, or series with labels"
-                )
-            y = batch.labels
-        y, groups = aligned(y, batch), aligned(groups, batch, "groups")
-        target = self._encode_targets(y, len(batch))
+            batch, about = series_to_fit(X, y, times, lengths, layout, columns)
         n = len(batch)
-        weight, used = None, np.arange(n)
+        if n == 0:
+            raise InputError("there is nothing to learn from: no series were given")
+        if y is None and batch.labels is None:
+            raise InputError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None; "
+                "give y, or series with labels"
+            )
+        y = aligned(batch.labels if y is None else y, batch)
+        groups = aligned(groups, batch, "groups")
+        target, weight, used = self._encode_targets(y, n), None, np.arange(n)
         if sample_weight is not None:
             weight = check_weights(aligned(sample_weight, batch, "sample_weight"), n)
             # A series of weight 0 is as good as not there.
             used = np.flatnonzero(weight > 0)
-            batch = batch.part(used) if isinstance(batch, StoredSeries) else batch[used]
-            target, weight = target[torch.from_numpy(used)], weight[torch.from_numpy(used)]
-            groups = None if groups is None else _some(groups, used, n)
-        self._warn_of_little(batch)
+            batch, target, weight = _take(batch, used), target[used], weight[used]
+            # Groups of another length are refused when they are used.
+            if groups is not None and np.shape(groups) == (n,):
+                groups = np.asarray(groups)[used]
+        self._warn_of_one_answer(len(batch))
         seed = current_process_group().same(
             int(check_random_state(self.random_state).randint(2**31 - 1))
         )
+        held = None
+        if validation_data is not None:
+            held = self._validation_part(validation_data, about)
         data = TrainingSet(batch, target, weight, groups, used)
         with using_threads(self.n_jobs):
-            self._learn(data, None if validation_data is None else (validation_data, about), seed)
+            if self._takes_ensemble(data):
+                self._fit_ensemble(data, seed)
+            else:
+                self._fit_networks(data, held, seed)
         if about:
             self.predictor_.metadata["data"] = about
         self.n_features_in_ = batch.n_channels
@@ -259,49 +210,31 @@ class TrainedEstimator(FittedEstimator):
             current_process_group().once(lambda: self.save(run_dir / "model"))
         return self
 
-    def _learn(
-        self, data: TrainingSet, validation: tuple[Any, dict[str, Any]] | None, seed: int
-    ) -> None:
-        """Train the network, or several; ``validation``: series of the user's, and what is known
-        of the training data.
-        """
-        batch, target, weight, _, _ = data
-        run_dir = self._run_directory()
-        if validation is None:
-            parts = self._split(data, seed)
-        else:
-            outside, outside_y = held_series(
-                validation[0], self._train_config.n_estimators, validation[1]
-            )
-            aim = self._aim(outside_y, len(outside))
-            parts = [((batch, target, weight), (outside, aim, None))]
-            self.validation_index_ = np.zeros(0, dtype=np.int64)
-        # Members answer as one, so they share what goes in and the scale of what comes out.
-        shared = parts[0][0] if len(parts) == 1 else (batch, target, weight)
-        plan = self._plan(*shared[:2])
-        self._check_windows(plan, batch, target)
-        if validation is not None:
-            self._check_windows(plan, *parts[0][1][:2])
-        self._fit_targets(shared[1], plan.model)
-        found = []
-        for number, (part, held) in enumerate(parts):
-            where, config = run_dir, plan.train
-            if len(parts) > 1:
-                where = None if run_dir is None else run_dir / f"member-{number + 1}"
-                callbacks = tuple(_of_member(number + 1, call) for call in config.callbacks)
-                config = config.model_copy(update={"callbacks": callbacks})
-            config = config.model_copy(update={"seed": seed + number})
-            with _ONE_GENERATOR, torch.random.fork_rng():
-                torch.manual_seed(seed + number)
-                found.append(self._train(plan, config, part, held, where))
-        self.member_histories_ = [history for _, history in found]
-        self.history_ = self.member_histories_[0]
-        self.predictor_ = committee_of([predictor for predictor, _ in found])
-        if len(parts) == 1 and plan.train.baselines:
-            self._compare(*parts[0], seed)
+    def _warn_of_one_answer(self, n: int) -> None:
+        """Warn about series that are valid, but probably a mistake."""
+        classes = getattr(self, "classes_", None) if self.task == "classification" else None
+        text = ""
+        if n == 1:
+            text = "there is one series only, so the model can only memorise it"
+        elif classes is not None and len(classes) == 1:
+            text = f"all labels are {classes.tolist()[0]!r}: the model will always answer that"
+        if text:
+            warnings.warn(text, UserWarning, stacklevel=3)
 
-    def _compare(self, part: Part, held: Part, seed: int) -> None:
-        """Hold the network against simple models on the same parts."""
+    def _validation_part(self, validation_data: Any, known: dict[str, Any]) -> Part:
+        """``validation_data`` as series and targets; ``known``: the columns of the training table,
+        or the layout of the training arrays.
+        """
+        if not isinstance(validation_data, tuple | list) or not 2 <= len(validation_data) <= 3:
+            raise InputError("validation_data must be (X, y), (X, y, times) or None")
+        if self._train_config.n_estimators != 1:
+            raise InputError("several estimators hold out a part each: leave validation_data out")
+        x, y, *times = validation_data
+        series = x if isinstance(x, LazySeries) else as_series(x, *times, known=known)
+        y = series.labels if y is None else aligned(y, series)
+        if y is None:
+            raise InputError("validation_data needs targets: (X, y), or series with labels")
+        return series, self._validation_targets(y, len(series)), None
 
     def _run_directory(self) -> Path | None:
         if self.run_dir is None:
@@ -309,6 +242,113 @@ class TrainedEstimator(FittedEstimator):
         if not isinstance(self.run_dir, str | os.PathLike):
             raise InputError(f"run_dir must be the path of a directory, got {self.run_dir!r}")
         return Path(self.run_dir)
+
+    def _metadata(self, part: Series) -> dict[str, Any]:
+        return {"roughformer": version("roughformer"), "trained_on": len(part), "task": self.task}
+
+    # An ensemble on functionals of signatures
+
+    def _takes_ensemble(self, data: TrainingSet) -> bool:
+        """Whether the recipe is the ensemble, or "auto" and nothing speaks against it."""
+        if self.recipe not in _RECIPES:
+            raise InputError(f"recipe must be one of {', '.join(_RECIPES)}; got {self.recipe!r}")
+        if self.recipe == "attention":
+            return False
+        reasons = [
+            f"{group}.{name}"
+            for group in self.groups
+            for name in self._changed(group)
+            if name not in _BESIDE_THE_MODEL
+        ]
+        if self.causal:
+            reasons.append("causal=True")
+        if getattr(self, "uncertainty", "none") != "none":
+            reasons.append("uncertainty")
+        if isinstance(data.batch, LazySeries):
+            reasons.append("a store")
+        if self.task == "regression" and bool(data.target.isnan().any()):
+            reasons.append("unknown targets")
+        if current_process_group().size > 1:
+            reasons.append("several processes")
+        if self.recipe == "ensemble" and reasons:
+            raise InputError(f"recipe='ensemble' does not go with {reasons[0]}")
+        return not reasons
+
+    def _fit_ensemble(self, data: TrainingSet, seed: int) -> None:
+        batch, target, weight, groups, _ = data
+        assert not isinstance(batch, LazySeries)
+        self.checked_metric(self._train_config.metric)
+        check_device(self._train_config.device)
+        self._fit_targets(target)
+        of_class = self._class_weight(target, weight)
+        if of_class is not None:
+            weight = of_class[target] if weight is None else weight * of_class[target]
+        if len(batch) > _MOST_SERIES:
+            rng = np.random.default_rng(seed)
+            chosen = np.sort(rng.permutation(len(batch))[:_MOST_SERIES])
+            batch, target = batch[chosen], target[chosen]
+            weight = None if weight is None else weight[chosen]
+            groups = None if groups is None else np.asarray(groups)[chosen]
+        encoder = CellEncoder.fit(batch, tuple(self.static))
+        fitted = fit_ensemble(
+            encoder, encoder.encode(batch), self._to_loss(target),
+            n_outputs=self._output_options(target)["n_outputs"], task=self.task, weight=weight,
+            groups=groups, seed=seed,
+        )  # fmt: skip
+        metadata = self._metadata(batch)
+        metadata["out_of_fold"] = out_of_fold(fitted, target, self._targets)
+        self.predictor_ = Predictor(encoder, fitted.model, self._targets, metadata=metadata)
+        self.history_, self.member_histories_ = [], [[]]
+        self.validation_index_ = np.zeros(0, dtype=np.int64)
+
+    # Networks
+
+    def _fit_networks(self, data: TrainingSet, held: Part | None, seed: int) -> None:
+        """Train the network, or several; ``held``: the validation part, if the user gave one."""
+        whole = (data.batch, data.target, data.weight)
+        if held is None:
+            parts = self._split(data, seed)
+        else:
+            parts = [(whole, held)]
+            self.validation_index_ = np.zeros(0, dtype=np.int64)
+        # Members answer as one, so they share what goes in and the scale of what comes out.
+        shared = parts[0][0] if len(parts) == 1 else whole
+        plan = self._plan(*shared[:2])
+        self._check_windows(plan, *whole[:2])
+        if held is not None:
+            self._check_windows(plan, *held[:2])
+        self._fit_targets(shared[1])
+        run_dir, trained = self._run_directory(), []
+        for number, part in enumerate(parts, start=1):
+            place, config = run_dir, plan.train
+            if len(parts) > 1:
+                place = None if run_dir is None else run_dir / f"member-{number}"
+                calls = [
+                    lambda record, call=call, member=number: call(record | {"member": member})
+                    for call in config.callbacks
+                ]
+                config = config.model_copy(update={"callbacks": tuple(calls)})
+            config = config.model_copy(update={"seed": seed + number - 1})
+            with _ONE_GENERATOR, torch.random.fork_rng():
+                torch.manual_seed(config.seed)
+                trained.append(self._train(plan, config, *part, place))
+        self.member_histories_ = [history for _, history in trained]
+        self.history_ = self.member_histories_[0]
+        self.predictor_ = committee_of([predictor for predictor, _ in trained])
+        if len(parts) == 1 and plan.train.baselines:
+            self._compare(*parts[0], seed)
+
+    def _compare(self, part: Part, held: Part, seed: int) -> None:
+        """Compare an RFormer with simple models on the same parts, where they can be fitted."""
+        if self.kind != "rformer" or current_process_group().size > 1:
+            return
+        if part[1].dim() > self._axes_per_series:
+            return
+        if isinstance(part[0], LazySeries) or isinstance(held[0], LazySeries):
+            return
+        scores = beside_baselines(self.predictor_, part, held, tuple(self.static), seed)
+        metadata = self.predictor_.metadata
+        metadata["beside_baselines"], metadata["training_scores"] = scores
 
     def _split(self, data: TrainingSet, seed: int) -> list[tuple[Part, Part]]:
         """Training and validation part of each model: one holds out a share of the series, several
@@ -320,8 +360,8 @@ class TrainedEstimator(FittedEstimator):
             # Series of which something is known give their share, as a class would.
             known = is_known(target).flatten(1).any(dim=1).long()
             classes = known.numpy() if 0 < int(known.sum()) < len(known) else None
-        count, fraction = self._train_config.n_estimators, self.validation
-        if isinstance(batch, StoredSeries):
+        n, count, fraction = len(batch), self._train_config.n_estimators, self.validation
+        if isinstance(batch, LazySeries):
             if count > 1:
                 raise InputError(
                     "several estimators hold out a part each, which must fit into memory: "
@@ -329,8 +369,7 @@ class TrainedEstimator(FittedEstimator):
                 )
             if real_number(fraction, "validation", "a number in [0, 1)") > 0:
                 # What does not fit is better trained on than left out.
-                fraction = min(fraction, _MOST_HELD / len(batch))
-        n = len(batch)
+                fraction = min(fraction, _MOST_HELD / n)
         if count > 1:
             splits = fold_validation(n, count, seed, classes=classes, groups=groups)
         else:
@@ -338,8 +377,7 @@ class TrainedEstimator(FittedEstimator):
         self.validation_index_ = used[np.concatenate([held for _, held in splits])]
 
         def part(which: npt.NDArray[np.int64]) -> Part:
-            series = batch.part(which) if isinstance(batch, StoredSeries) else batch[which]
-            return series, target[which], None if weight is None else weight[which]
+            return _take(batch, which), target[which], None if weight is None else weight[which]
 
         return [(part(inside), part(held)) for inside, held in splits]
 
@@ -379,20 +417,20 @@ class TrainedEstimator(FittedEstimator):
         try:
             encoder = self._stored_tokenizer(batch)
             if encoder is None:
-                if isinstance(batch, StoredSeries):
+                if isinstance(batch, LazySeries):
                     batch = batch.sample(_PLANNED_ON)[:]
+                options = self._token_options()
                 tokens = (
-                    token_config(batch, self._token_options(), causal)
+                    token_config(batch, options, causal)
                     if self.kind == "rformer"
-                    else TokenConfig(**self._token_options())
+                    else TokenConfig(**options)
                 )
                 rates = None if rate_unit is None else rate_unit * target.numpy().ravel()
                 encoder = spec.fit_encoder(tokens, batch, rates, model)
             if self.kind == "rformer" and encoder.config.observations:
                 model = model | {"wide": 256, "scaling": "rank"} | group.given
-            return Plan(
-                spec, encoder, spec.configure(encoder, model, output, rate_unit or 1.0), train
-            )
+            config = spec.configure(encoder, model, output, rate_unit or 1.0)
+            return Plan(spec, encoder, config, train)
         except ValidationError as error:
             raise one_line(error) from None
 
@@ -400,22 +438,27 @@ class TrainedEstimator(FittedEstimator):
         """The tokenizer of a store whose tokens can be used: those of an RFormer, unless options of
         the tokens were changed.
         """
-        if not isinstance(batch, StoredSeries):
+        if not isinstance(batch, LazySeries):
             return None
-        changed = self._changed_tokens()
+        changed = self._changed("tokens") if "tokens" in self.groups else []
+        usual = inspect.signature(type(self)).parameters
+        changed += [
+            name
+            for name in ("static", "causal")
+            if name in usual and repr(getattr(self, name)) != repr(usual[name].default)
+        ]
         if batch.tokenizer is not None and self.kind == "rformer" and not changed:
             return batch.tokenizer
         if batch.holds_series:
             return None
-        place = batch.cache.place
         if self.kind != "rformer":
             raise InputError(
-                f"the model {self.kind!r} reads the samples, and the store {place} holds tokens "
-                "only; make it with roughformer features --series"
+                f"the model {self.kind!r} reads the samples, and the store {batch.place} holds "
+                "tokens only; make it with roughformer features --series"
             )
         raise InputError(
-            f"the tokens of the store {place} are made already, so {', '.join(changed)} cannot be "
-            "chosen; leave that out, or make the store with roughformer features --series"
+            f"the tokens of the store {batch.place} are made already, so {', '.join(changed)} "
+            "cannot be chosen; leave that out, or make the store with roughformer features --series"
         )
 
     @property
@@ -424,29 +467,11 @@ class TrainedEstimator(FittedEstimator):
 
     def _token_options(self) -> dict[str, Any]:
         """Options of the tokens, "auto" where the series decide."""
-        found = {"static": self.static}
+        options = {"static": self.static}
         if "tokens" not in self.groups:
-            return found
+            return options
         usual = {name: self._usual("tokens", name) for name in TokenConfig.options()}
-        return usual | found | self._options("tokens")
-
-    def _changed_tokens(self) -> list[str]:
-        """Options of the tokens that are not as usual."""
-        found = self._changed("tokens") if "tokens" in self.groups else []
-        usual = inspect.signature(type(self)).parameters
-        others = [name for name in ("static", "causal") if name in usual]
-        return found + [n for n in others if repr(getattr(self, n)) != repr(usual[n].default)]
-
-    def _warn_of_little(self, batch: Series) -> None:
-        """Say in words what goes through but can hardly be meant."""
-        classes = getattr(self, "classes_", None) if self.task == "classification" else None
-        text = ""
-        if len(batch) == 1:
-            text = "there is one series only: a model can do little more than learn it by heart"
-        elif classes is not None and len(classes) == 1:
-            text = f"all labels are {classes.tolist()[0]!r}: the model will always answer that"
-        if text:
-            warnings.warn(text, UserWarning, stacklevel=4)
+        return usual | options | self._options("tokens")
 
     def _train(
         self, plan: Plan, config: TrainConfig, part: Part, held: Part, run_dir: Path | None
@@ -461,7 +486,9 @@ class TrainedEstimator(FittedEstimator):
             rate_like=self._rate_like, to_target=self._to_loss, threads=1,
         )  # fmt: skip
         inputs = source.sample(_FOR_SCALING)
-        model.fit_scaling(inputs | least_scale_of(encoder, inputs))
+        if hasattr(encoder, "least_scale"):
+            inputs = inputs | {"least_scale": encoder.least_scale(inputs)}
+        model.fit_scaling(inputs)
         self._weight, self._held_weight = self._class_weight(target, weight), None
         if self.task == "classification":
             counts = class_counts(target, plan.model.n_outputs, weight)
@@ -483,13 +510,13 @@ class TrainedEstimator(FittedEstimator):
                     stacklevel=4,
                 )
         predictor = Predictor(encoder, model, self._targets, metadata=self._metadata(series))
+
+        def scores(output: Tensor, target: Tensor) -> dict[str, float]:
+            shown = self._at_targets(output, target, valid[0] if valid else {})
+            return self._scores(predictor, *shown)
+
         data = TrainingData(
-            source,
-            plan.model,
-            valid,
-            lambda output, aim: self._scores(predictor, output, aim, valid[0] if valid else {}),
-            metric,
-            self._weight,
+            source, plan.model, valid, scores, metric, self._weight,
             run_fingerprint(
                 series, target, held_series, held_target, config, encoder, plan.model,
                 *(part for part in (weight, held_weight) if part is not None),
@@ -507,42 +534,115 @@ class TrainedEstimator(FittedEstimator):
             )  # fmt: skip
         finally:
             source.close()
-        if valid is not None:
-            predictor.calibration = processes.once(lambda: self._calibrate(predictor, *valid))
+        if valid is not None and config.calibrate:
+            inputs, target = valid
+
+            def calibration() -> float:
+                output = run_model(model, inputs, predictor.device)
+                return self._calibration(predictor, *self._at_targets(output, target, inputs))
+
+            predictor.calibration = processes.once(calibration)
         return predictor, history
 
     def _validation_inputs(
-        self,
-        encoder: Any,
-        held: Series,
-        target: Tensor,
-        config: TrainConfig,
+        self, encoder: Any, held: Series, target: Tensor, config: TrainConfig
     ) -> tuple[Inputs, Tensor]:
         """The validation part as the model will meet it: at several rates of dropping if it is
         trained with dropping, each with a fixed seed.
         """
-        if isinstance(held, StoredSeries):
+        if isinstance(held, LazySeries):
             if held.tokenizer == encoder and config.drop[1] == 0:
                 return tensors(held.inputs(slice(None))), self._to_loss(target)
             held = held[:]
         low, high = config.drop
         rates = [0.0] if high == 0 else [low, (low + high) / 2, high]
-        found = [
-            encoder.encode(held, drop=r, seed=config.seed + 1 + i) for i, r in enumerate(rates)
-        ]
-        inputs = join(found)
+        inputs = join(
+            [encoder.encode(held, drop=r, seed=config.seed + i) for i, r in enumerate(rates, 1)]
+        )
         return inputs, self._to_loss(target).repeat(len(rates), *[1] * (target.dim() - 1))
 
-    def _metadata(self, part: Series) -> dict[str, Any]:
-        return {"roughformer": version("roughformer"), "trained_on": len(part), "task": self.task}
+    def _at_targets(
+        self, output: Tensor, target: Tensor, inputs: Inputs
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Outputs ``(N, ...)`` with their targets and weights: of the last real window where a
+        causal model has one target for a series, of all windows where each has its own.
+        """
+        weight = self._held_weight
+        if not self.causal:
+            return output, target, weight
+        real = inputs.get("mask", torch.ones(output.shape[:2], dtype=torch.bool))
+        if target.dim() > self._axes_per_series:
+            weight = None if weight is None else weight.repeat_interleave(real.sum(dim=1))
+            return output[real], target[:, : output.shape[1]][real], weight
+        last = (real.sum(dim=1) - 1).clamp(min=0)
+        return output[torch.arange(len(output)), last], target, weight
 
+    def _any_known(self, inputs: Inputs, target: Tensor) -> bool:
+        """Whether some target is known: of a series, or of a window that is there."""
+        known = is_known(target)
+        if target.dim() > self._axes_per_series and "mask" in inputs:
+            real = inputs["mask"].view(*inputs["mask"].shape, *[1] * (target.dim() - 2))
+            known = known[:, : real.shape[1]] & real
+        return bool(known.any())
 
-def _of_member(number: int, callback: Callback) -> Callback:
-    """A callback that also gets the number of the member."""
-    return lambda record: callback(record | {"member": number})
+    # What a task or a kind of model may change
 
+    @property
+    def _axes_per_series(self) -> int:
+        """Axes of targets of which each series has one; those of each window have one more."""
+        return 1 if self.task == "classification" else 2
 
-def _some(groups: Any, used: npt.NDArray[np.int64], n: int) -> Any:
-    """The groups of the series that are used; what has another length is refused later."""
-    groups = np.asarray(groups)
-    return groups[used] if groups.shape == (n,) else groups
+    @classmethod
+    def checked_metric(cls, name: str) -> str:
+        """Check the name of a metric.
+
+        Parameters
+        ----------
+        name : str
+            A metric, or "auto".
+
+        Returns
+        -------
+        str
+            With "auto" resolved.
+        """
+        return check_metric(name, cls.task)
+
+    @abstractmethod
+    def _encode_targets(self, y: Any, n: int) -> Tensor:
+        """Check the targets of ``n`` training series, and learn what they mean."""
+
+    @abstractmethod
+    def _validation_targets(self, y: Any, n: int) -> Tensor:
+        """Check the targets of ``n`` other series."""
+
+    @abstractmethod
+    def _output_options(self, target: Tensor) -> dict[str, Any]:
+        """Options of the model that the targets decide."""
+
+    @abstractmethod
+    def _scores(
+        self, predictor: Predictor, output: Tensor, target: Tensor, weight: Tensor | None
+    ) -> dict[str, float]:
+        """Scores on the validation part, in units of the targets."""
+
+    @abstractmethod
+    def _calibration(
+        self, predictor: Predictor, output: Tensor, target: Tensor, weight: Tensor | None
+    ) -> float:
+        """Temperature or factor on deviations that suits the validation part."""
+
+    def _fit_targets(self, target: Tensor) -> None:
+        """Learn the scale of the targets, if they have one."""
+
+    def _to_loss(self, target: Tensor) -> Tensor:
+        """Targets as the loss takes them."""
+        return target
+
+    def _class_weight(self, target: Tensor, sample_weight: Tensor | None = None) -> Tensor | None:
+        """Weights of the classes ``(K,)``, if there are any."""
+        return None
+
+    def _rate_unit(self) -> float | None:
+        """Turns per unit of time of a target of 1, if targets are rates."""
+        return None

@@ -9,18 +9,17 @@ from typing import Any, Literal, Self
 import numpy as np
 import numpy.typing as npt
 import torch
-from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from roughformer.errors import CheckpointError, InputError
-from roughformer.estimators.inputs import aligned, as_series, series_to_fit
-from roughformer.estimators.parameters import documented, from_plain, to_plain
+from roughformer.errors import InputError
+from roughformer.estimators.inputs import SeriesEstimator, aligned, as_series, series_to_fit
+from roughformer.estimators.parameters import documented, to_plain, with_saved_parameters
 from roughformer.inference import Answers, Backtest, ForecastPredictor
-from roughformer.model import Forecaster, ForecasterConfig
+from roughformer.model import Forecaster, ForecasterConfig, ScaledSeries
 from roughformer.series import SeriesBatch, to_seconds
 from roughformer.tokens import check_series
-from roughformer.train import ScaledSeries, check_device, train_forecaster
+from roughformer.train import check_device, train_forecaster
 from roughformer.util.threads import using_threads
 
 __all__ = ["RFormerForecaster"]
@@ -32,7 +31,7 @@ _DAY, _WEEK = 86400.0, 604800.0
 
 
 @documented
-class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
+class RFormerForecaster(SeriesEstimator):
     """Forecast and interpolate irregular, ragged, incomplete multichannel series.
 
     ``fit`` learns from the series alone: it draws moments in them and asks for what was observed
@@ -104,7 +103,9 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
     median, which is close to the best by squared and by absolute error alike.
 
     Intervals are calibrated by split conformal prediction, by ranges of the horizon: at 90 % asked,
-    90 % of the values of new series like the training series are covered, over all channels.
+    90 % of the values of new series like the training series are covered, over all channels. Values
+    of one series (or group) count as fewer the more alike their errors are, so that intervals
+    calibrated on few series are wider.
 
     Examples
     --------
@@ -144,47 +145,15 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
         verbose: int = 0,
     ) -> None:
         """Keep the parameters as given, as scikit-learn wants it; see the class."""
-        self.horizon = horizon
-        self.periods = periods
-        self.known_future = known_future
-        self.interpolation = interpolation
-        self.context = context
-        self.steps = steps
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.d_model = d_model
-        self.n_layers = n_layers
-        self.dropout = dropout
-        self.n_estimators = n_estimators
-        self.validation = validation
-        self.random_state = random_state
-        self.device = device
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-
-    def __sklearn_tags__(self) -> Any:
-        """What scikit-learn may expect: missing values, and arrays ``(B, L)`` and ``(B, L, C)``."""
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.input_tags.two_d_array = True
-        tags.input_tags.three_d_array = True
-        return tags
+        self._keep(locals())
 
     # Fitting
 
     def fit(
-        self,
-        X: Any,
-        times: Any = None,
-        lengths: Any = None,
-        *,
-        static: Any = None,
-        layout: str | None = None,
-        columns: Mapping[str, Any] | None = None,
-        groups: Any = None,
-        validation_data: SeriesBatch | None = None,
-    ) -> Self:
+        self, X: Any, times: Any = None, lengths: Any = None, *,
+        static: Any = None, layout: str | None = None, columns: Mapping[str, Any] | None = None,
+        groups: Any = None, validation_data: SeriesBatch | None = None,
+    ) -> Self:  # fmt: skip
         """Learn from series.
 
         Parameters
@@ -219,11 +188,13 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
             raise InputError("there is nothing to learn from: no series were given")
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         n_held = 0 if validation_data is not None else int(self.validation * len(batch))
-        held, used = _held_out(n_held, len(batch), aligned(groups, batch, "groups"), seed)
+        groups = aligned(groups, batch, "groups")
+        held, used = _held_out(n_held, len(batch), groups, seed)
         with using_threads(self.n_jobs):
             predictor = self._train(batch[used], covariates[used], seed)
             if validation_data is None:
-                predictor.calibrate(batch[held], covariates[held], seed)
+                of_held = None if groups is None else np.asarray(groups)[held]
+                predictor.calibrate(batch[held], covariates[held], seed, of_held)
             else:
                 check_series(validation_data, batch.channels, ())
                 predictor.calibrate(validation_data, _static_of(validation_data, None), seed)
@@ -239,15 +210,10 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
         return self
 
     def calibrate(
-        self,
-        X: Any,
-        times: Any = None,
-        lengths: Any = None,
-        *,
-        static: Any = None,
-        layout: str | None = None,
-        columns: Mapping[str, Any] | None = None,
-    ) -> Self:
+        self, X: Any, times: Any = None, lengths: Any = None, *,
+        static: Any = None, layout: str | None = None, columns: Mapping[str, Any] | None = None,
+        groups: Any = None,
+    ) -> Self:  # fmt: skip
         """Calibrate intervals on other series than those held out by ``fit``.
 
         For instance on recent ones, if the series have changed since the model was fitted. They
@@ -256,18 +222,20 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         {timed}
-        static : array-like (B, S), optional
-            Static covariates, as in ``fit``.
+        {static}
         {layout}
+        groups : array-like (B,), optional
+            Which series are alike, as in ``fit``.
 
         Returns
         -------
         self
         """
         batch, covariates = self._series(X, times, lengths, static, layout, columns)
+        groups = aligned(groups, batch, "groups")
         before = dict(self.predictor_.calibration)
         with using_threads(self.n_jobs):
-            self.predictor_.calibrate(batch, covariates, seed=0)
+            self.predictor_.calibrate(batch, covariates, seed=0, groups=groups)
         if self.predictor_.calibration["forecast"].n_held == 0:
             self.predictor_.calibration = before
             raise InputError(
@@ -358,17 +326,10 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
     # Predicting
 
     def predict(
-        self,
-        X: Any,
-        times: Any = None,
-        lengths: Any = None,
-        *,
-        at: Any,
-        channels: Sequence[str | int] | None = None,
-        static: Any = None,
-        layout: str | None = None,
-        columns: Mapping[str, Any] | None = None,
-    ) -> Any:
+        self, X: Any, times: Any = None, lengths: Any = None, *,
+        at: Any, channels: Sequence[str | int] | None = None, static: Any = None,
+        layout: str | None = None, columns: Mapping[str, Any] | None = None,
+    ) -> Any:  # fmt: skip
         """Predict values at the times that are asked for.
 
         Parameters
@@ -378,10 +339,8 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
             Times to predict at, of the kind that the series have: the same for all series, or for
             each its own. After the end of a series: forecasts. Within it: interpolation; a value
             that was observed at that time is returned as it is.
-        channels : sequence of str or int, optional
-            Names or numbers of channels; not given: all.
-        static : array-like (B, S), optional
-            Static covariates, as in ``fit``.
+        {channels}
+        {static}
         {layout}
 
         Returns
@@ -396,31 +355,21 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
         return _laid_out(answers, answers.point, query_times, len(wanted), alone)
 
     def predict_quantiles(
-        self,
-        X: Any,
-        times: Any = None,
-        lengths: Any = None,
-        *,
-        at: Any,
-        levels: Sequence[float] = (0.1, 0.5, 0.9),
-        channels: Sequence[str | int] | None = None,
-        static: Any = None,
-        layout: str | None = None,
+        self, X: Any, times: Any = None, lengths: Any = None, *,
+        at: Any, levels: Sequence[float] = (0.1, 0.5, 0.9),
+        channels: Sequence[str | int] | None = None, static: Any = None, layout: str | None = None,
         columns: Mapping[str, Any] | None = None,
-    ) -> Any:
+    ) -> Any:  # fmt: skip
         """Predict calibrated quantiles at the times that are asked for.
 
         Parameters
         ----------
         {timed}
-        at : array-like (M,), (B, M) or list of B arrays
-            Times to predict at, as in ``predict``.
+        {at}
         levels : sequence of float, default (0.1, 0.5, 0.9)
             Levels of the quantiles, between 0 and 1.
-        channels : sequence of str or int, optional
-            Names or numbers of channels; not given: all.
-        static : array-like (B, S), optional
-            Static covariates, as in ``fit``.
+        {channels}
+        {static}
         {layout}
 
         Returns
@@ -434,35 +383,24 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
         (query_times, alone), wanted = _times_asked(at, batch), self._channels(channels)
         with using_threads(self.n_jobs):
             answers = self.predictor_.ask(batch, covariates, query_times, wanted)
-        found = np.stack([self.predictor_.quantile(answers, level) for level in levels], axis=1)
-        return _laid_out(answers, found, query_times, len(wanted), alone)
+        quantiles = np.stack([self.predictor_.quantile(answers, level) for level in levels], axis=1)
+        return _laid_out(answers, quantiles, query_times, len(wanted), alone)
 
     def predict_interval(
-        self,
-        X: Any,
-        times: Any = None,
-        lengths: Any = None,
-        *,
-        at: Any,
-        coverage: float = 0.9,
-        channels: Sequence[str | int] | None = None,
-        static: Any = None,
-        layout: str | None = None,
-        columns: Mapping[str, Any] | None = None,
-    ) -> tuple[Any, Any]:
+        self, X: Any, times: Any = None, lengths: Any = None, *,
+        at: Any, coverage: float = 0.9, channels: Sequence[str | int] | None = None,
+        static: Any = None, layout: str | None = None, columns: Mapping[str, Any] | None = None,
+    ) -> tuple[Any, Any]:  # fmt: skip
         """Predict intervals that hold with the probability that is asked for.
 
         Parameters
         ----------
         {timed}
-        at : array-like (M,), (B, M) or list of B arrays
-            Times to predict at, as in ``predict``.
+        {at}
         coverage : float, default 0.9
             Share of new values that the intervals are to cover.
-        channels : sequence of str or int, optional
-            Names or numbers of channels; not given: all.
-        static : array-like (B, S), optional
-            Static covariates, as in ``fit``.
+        {channels}
+        {static}
         {layout}
 
         Returns
@@ -481,22 +419,15 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
         return both[..., 0], both[..., 1]
 
     def impute(
-        self,
-        X: Any,
-        times: Any = None,
-        lengths: Any = None,
-        *,
-        static: Any = None,
-        layout: str | None = None,
-        columns: Mapping[str, Any] | None = None,
-    ) -> SeriesBatch:
+        self, X: Any, times: Any = None, lengths: Any = None, *,
+        static: Any = None, layout: str | None = None, columns: Mapping[str, Any] | None = None,
+    ) -> SeriesBatch:  # fmt: skip
         """Fill what was not observed; what was observed stays as it is.
 
         Parameters
         ----------
         {timed}
-        static : array-like (B, S), optional
-            Static covariates, as in ``fit``.
+        {static}
         {layout}
 
         Returns
@@ -518,15 +449,9 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
         return batch.with_values(values)
 
     def score(
-        self,
-        X: Any,
-        times: Any = None,
-        lengths: Any = None,
-        *,
-        static: Any = None,
-        layout: str | None = None,
-        columns: Mapping[str, Any] | None = None,
-    ) -> float:
+        self, X: Any, times: Any = None, lengths: Any = None, *,
+        static: Any = None, layout: str | None = None, columns: Mapping[str, Any] | None = None,
+    ) -> float:  # fmt: skip
         """Score forecasts of the last part of each series from the part before it.
 
         The last part is as long as the horizon, or the second half of a shorter series.
@@ -534,8 +459,7 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         {timed}
-        static : array-like (B, S), optional
-            Static covariates, as in ``fit``.
+        {static}
         {layout}
 
         Returns
@@ -546,23 +470,17 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
         """
         batch, covariates = self._series(X, times, lengths, static, layout, columns)
         with using_threads(self.n_jobs):
-            found = self.predictor_.backtest(batch, covariates)
-        centre = self.predictor_.networks[0].centre.numpy()[found.channel]
-        error = np.bincount(found.channel, (found.true - found.value) ** 2, batch.n_channels)
-        total = np.bincount(found.channel, (found.true - centre) ** 2, batch.n_channels)
+            result = self.predictor_.backtest(batch, covariates)
+        centre = self.predictor_.networks[0].centre.numpy()[result.channel]
+        error = np.bincount(result.channel, (result.true - result.value) ** 2, batch.n_channels)
+        total = np.bincount(result.channel, (result.true - centre) ** 2, batch.n_channels)
         return float(np.mean(1 - error[total > 0] / total[total > 0])) if total.any() else 0.0
 
     def backtest(
-        self,
-        X: Any,
-        times: Any = None,
-        lengths: Any = None,
-        *,
-        coverage: float = 0.9,
-        static: Any = None,
-        layout: str | None = None,
+        self, X: Any, times: Any = None, lengths: Any = None, *,
+        coverage: float = 0.9, static: Any = None, layout: str | None = None,
         columns: Mapping[str, Any] | None = None,
-    ) -> Backtest:
+    ) -> Backtest:  # fmt: skip
         """Forecast the last part of each series from the part before it, as ``score`` does.
 
         Parameters
@@ -572,8 +490,7 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
         {times}
         coverage : float, default 0.9
             Of the intervals.
-        static : array-like (B, S), optional
-            Static covariates, as in ``fit``.
+        {static}
         {layout}
 
         Returns
@@ -601,13 +518,13 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
         if len(batch) and (batch.time_origin is not None) != dated:
             kinds = ("dates", "numbers") if dated else ("numbers", "dates")
             raise InputError(f"the model was fitted to times that are {kinds[0]}, got {kinds[1]}")
-        found = _static_of(batch, static)
-        if found.shape[1] != self.predictor_.n_static:
+        covariates = _static_of(batch, static)
+        if covariates.shape[1] != self.predictor_.n_static:
             raise InputError(
                 f"the model takes {self.predictor_.n_static} static covariates, got "
-                f"{found.shape[1]}"
+                f"{covariates.shape[1]}"
             )
-        return batch, found
+        return batch, covariates
 
     def _channels(self, channels: Sequence[str | int] | None) -> Array:
         """Numbers of the channels that are asked for."""
@@ -644,14 +561,7 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
             Fitted, with the parameters that it was saved with.
         """
         predictor = ForecastPredictor.load(directory)
-        try:
-            known = cls().get_params(deep=False)
-            model = cls(**from_plain(predictor.metadata.get("parameters", {}), known, {}))
-        except (AttributeError, TypeError, ValueError) as error:
-            raise CheckpointError(
-                f"{os.fspath(directory)} holds parameters that this version of roughformer cannot "
-                f"read: {error}"
-            ) from error
+        model = with_saved_parameters(cls, predictor.metadata, directory)
         model._adopt(predictor)
         model.history_ = []
         return model
@@ -659,15 +569,15 @@ class RFormerForecaster(BaseEstimator):  # type: ignore[misc]
 
 def _numbers_of(channels: str | int | Sequence[str | int], names: tuple[str, ...]) -> Array:
     """Numbers of channels that are named, or numbered."""
-    found = []
+    numbers = []
     for name in [channels] if isinstance(channels, str | int) else channels:
         if isinstance(name, str) and name in names:
-            found.append(names.index(name))
+            numbers.append(names.index(name))
         elif not isinstance(name, str) and 0 <= int(name) < len(names):
-            found.append(int(name))
+            numbers.append(int(name))
         else:
             raise InputError(f"unknown channel {name!r}; the model knows {', '.join(names)}")
-    return np.array(found, dtype=np.int64)
+    return np.array(numbers, dtype=np.int64)
 
 
 def _held_out(n_held: int, n: int, groups: Any, seed: int) -> tuple[Array, Array]:
@@ -693,12 +603,12 @@ def _static_of(batch: SeriesBatch, static: Any) -> Array:
     """Covariates ``(B, S)`` that are given, or those of the series; S may be 0."""
     if static is None:
         return np.zeros((len(batch), 0)) if batch.static is None else batch.static
-    found = np.asarray(aligned(static, batch, "static"), dtype=np.float64)
-    if found.ndim != 2 or len(found) != len(batch):
-        raise InputError(f"static must have shape ({len(batch)}, S), got {found.shape}")
-    if np.isinf(found).any():
+    covariates = np.asarray(aligned(static, batch, "static"), dtype=np.float64)
+    if covariates.ndim != 2 or len(covariates) != len(batch):
+        raise InputError(f"static must have shape ({len(batch)}, S), got {covariates.shape}")
+    if np.isinf(covariates).any():
         raise InputError("static must be finite or NaN, got infinity")
-    return found
+    return covariates
 
 
 def _scale(values: Array) -> tuple[Array, Array, Array]:
@@ -718,16 +628,16 @@ def _scale(values: Array) -> tuple[Array, Array, Array]:
 def _usual_gap(batch: SeriesBatch) -> float:
     """Median over channels of the median time between observations of a channel."""
     of_point = np.repeat(np.arange(len(batch)), batch.lengths)
-    found = []
+    gaps = []
     for column in batch.values.T:
         seen = ~np.isnan(column)
         step, same = np.diff(batch.times[seen]), np.diff(of_point[seen]) == 0
         if same.any():
-            found.append(float(np.median(step[same])))
-    if not found:  # each channel once: the time between points of any
+            gaps.append(float(np.median(step[same])))
+    if not gaps:  # each channel once: the time between points of any
         step, same = np.diff(batch.times), np.diff(of_point) == 0
-        found = [float(np.median(step[same]))]
-    return float(np.median(found))
+        gaps = [float(np.median(step[same]))]
+    return float(np.median(gaps))
 
 
 def _times_asked(at: Any, batch: SeriesBatch) -> tuple[list[Array], bool]:
@@ -737,8 +647,8 @@ def _times_asked(at: Any, batch: SeriesBatch) -> tuple[list[Array], bool]:
     given = [np.atleast_1d(np.asarray(x)) for x in (at if each else [at])]
     if each and len(given) != len(batch):
         raise InputError(f"at has times for {len(given)} series, but there are {len(batch)}")
-    found = [_seconds(stamps, batch) for stamps in given]
-    return found if each else found * len(batch), alone
+    seconds = [_seconds(stamps, batch) for stamps in given]
+    return seconds if each else seconds * len(batch), alone
 
 
 def _seconds(stamps: Array, batch: SeriesBatch) -> Array:
@@ -757,14 +667,14 @@ def _seconds(stamps: Array, batch: SeriesBatch) -> Array:
     return seconds
 
 
-def _laid_out(answer: Answers, found: Array, query_times: list[Array], n: int, alone: bool) -> Any:
+def _laid_out(answer: Answers, values: Array, query_times: list[Array], n: int, alone: bool) -> Any:
     """Answers ``(Q, ...)`` as ``(B, M, C, ...)``, or as a list if each series was asked alone."""
     first = np.cumsum([0, *(len(a) for a in query_times)])
-    out = np.full((first[-1], n, *found.shape[1:]), np.nan)
+    out = np.full((first[-1], n, *values.shape[1:]), np.nan)
     where = first[answer.series] + answer.place
-    out[where, np.tile(np.arange(n), len(where) // max(n, 1))] = found
+    out[where, np.tile(np.arange(n), len(where) // max(n, 1))] = values
     if alone:
         return [out[a:b] for a, b in pairwise(first)]
     return out.reshape(
-        len(query_times), len(query_times[0]) if query_times else 0, n, *found.shape[1:]
+        len(query_times), len(query_times[0]) if query_times else 0, n, *values.shape[1:]
     )

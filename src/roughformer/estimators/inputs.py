@@ -1,11 +1,13 @@
 """The series that estimators take, in all the shapes that scikit-learn's users have."""
 
+import inspect
 import warnings
 from collections.abc import Mapping, Sequence
 from numbers import Real
 from typing import Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
 from roughformer.errors import InputError
 from roughformer.series import (
@@ -17,9 +19,24 @@ from roughformer.series import (
     with_roles,
 )
 
-__all__ = ["aligned", "as_series", "series_to_fit"]
-
 _ROLES = ("series_id", "time", "channel", "value", "channels", "static", "label")
+
+
+class SeriesEstimator(BaseEstimator):  # type: ignore[misc]
+    """An estimator whose samples are series."""
+
+    def _keep(self, given: Mapping[str, Any]) -> None:
+        """Keep the parameters of ``__init__``, its ``locals()``."""
+        for name in inspect.signature(type(self)).parameters:
+            setattr(self, name, given[name])
+
+    def __sklearn_tags__(self) -> Any:
+        """Allow missing values, and arrays ``(B, L)`` and ``(B, L, C)``."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.two_d_array = True
+        tags.input_tags.three_d_array = True
+        return tags
 
 
 def as_series(
@@ -69,7 +86,10 @@ def as_series(
                     f"{one}"
                 )
             x, layout = x[:, :, None], "time_first"
-    elif _is_list_of_batches(x) and times is None and lengths is None and layout is None:
+    elif (
+        isinstance(x, list) and x and all(isinstance(one, SeriesBatch) for one in x)
+        and times is None and lengths is None and layout is None
+    ):  # fmt: skip
         return SeriesBatch.concatenate(x)
     elif _is_list_of_flat(x):
         x, layout = [_numbers(np.asanyarray(one))[:, None] for one in x], "time_first"  # masks stay
@@ -181,7 +201,7 @@ def _without_target(y: Any, channels: Sequence[str]) -> tuple[str, ...]:
         "columns with the name of y are taken for the target and not used as channels: "
         f"{', '.join(map(repr, leaking))}; give y.to_numpy() if they are something else",
         UserWarning,
-        stacklevel=6,
+        stacklevel=5,
     )
     return tuple(name for name in channels if name not in leaking)
 
@@ -203,16 +223,16 @@ def aligned(values: Any, batch: Any, name: str = "y") -> Any:
     if absent:
         raise InputError(
             f"{name} must be indexed by the ids of the series, but has no entry for "
-            f"{_some(absent)}; its index has {_some(index.tolist())}. For entries in the order of "
-            f"the series give {name}.to_numpy()"
+            f"{_listed(absent)}; its index has {_listed(index.tolist())}. For entries in the "
+            f"order of the series give {name}.to_numpy()"
         )
     extra = index[~index.isin(ids)].tolist()
     if extra:
-        raise InputError(f"{name} has entries without a series: {_some(extra)}; leave them out")
+        raise InputError(f"{name} has entries without a series: {_listed(extra)}; leave them out")
     return values.iloc[places]
 
 
-def _some(ids: list[Any]) -> str:
+def _listed(ids: list[Any]) -> str:
     return ", ".join(map(repr, ids[:3])) + (f" and {len(ids) - 3} more" if len(ids) > 3 else "")
 
 
@@ -224,10 +244,6 @@ def _is_array(x: Any) -> bool:
         return not (x.dtype == object and x.ndim == 1)
     library = type(x).__module__.split(".")[0]
     return hasattr(x, "__array__") and library not in ("torch", "pandas", "polars", "pyarrow")
-
-
-def _is_list_of_batches(x: Any) -> bool:
-    return isinstance(x, list) and len(x) > 0 and all(isinstance(one, SeriesBatch) for one in x)
 
 
 def _is_list_of_flat(x: Any) -> bool:

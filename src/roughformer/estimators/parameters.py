@@ -2,36 +2,31 @@
 
 import difflib
 import inspect
+import os
 import re
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from textwrap import indent
 from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
-from roughformer.errors import InputError
+from roughformer.errors import CheckpointError, InputError
+from roughformer.estimators.inputs import SeriesEstimator
 from roughformer.model import RFormerConfig, TempoConfig
 from roughformer.signatures import Windows
 from roughformer.tokens import TokenConfig
+from roughformer.train import TrainConfig
 from roughformer.util.groups import Group
-
-__all__ = [
-    "GroupedParameters",
-    "ModelConfig",
-    "ModelGroup",
-    "RateModelConfig",
-    "documented",
-    "from_plain",
-    "preset",
-    "to_plain",
-]
 
 _DATA = (
     "n_features", "n_static", "n_spectrum", "n_wide_features", "n_channels", "n_spectra",
     "n_frequencies", "harmonics", "stride", "n_outputs", "task", "n_bins", "bin_low", "bin_step",
 )  # fmt: skip
+
+
+T = TypeVar("T")
 
 
 class ModelGroup(Group):
@@ -47,46 +42,7 @@ class ModelGroup(Group):
 class ModelConfig(ModelGroup, RFormerConfig):
     """Shape of an RFormer.
 
-    Parameters
-    ----------
-    d_model : int, default 64
-        Width of the blocks.
-    n_heads : int, default 4
-        Attention heads; they divide the width.
-    n_layers : int, default 1
-        Attention blocks.
-    d_feedforward : int, optional
-        Hidden width of a block; 2 ``d_model`` if None.
-    dropout : float, default 0.1
-        Share of activations hidden while training.
-    attention_dropout : float, optional
-        Dropout of the attention weights; as ``dropout`` if None.
-    input_dropout : float, default 0.0
-        Share of token features hidden while training.
-    wide : int or "auto", default "auto"
-        Width of small networks that predict from the last token, beside attention; 0 for none.
-        "auto": 256 with ``observations``, else 0.
-    n_wide : int, default 8
-        Number of these networks.
-    wide_share : float, default 0.8
-        Weight of their mean beside the prediction of attention.
-    wide_dropout : float, default 0.5
-        Dropout inside these networks.
-    scaling : {"auto", "standard", "rank", "none"}, default "auto"
-        Scaling of token features. "auto": "rank" with ``observations``, else "standard".
-    pooling : {"mean", "attention", "last"}, default "mean"
-        How windows become one vector; a causal model has no pooling.
-    n_time_waves : int, default 8
-        Octaves of the encoding of window times.
-    clip : float, default 10.0
-        Standardised features are clipped to ± this.
-    quantiles : tuple of float, default (0.1, 0.5, 0.9)
-        Levels of ``uncertainty="quantile"``.
-
-    Examples
-    --------
-    >>> ModelConfig(d_model=128, n_layers=2)
-    ModelConfig(d_model=128, n_layers=2)
+    Unless they are given, ``wide`` is 256 and ``scaling`` "rank" with ``observations``.
     """
 
     n_outputs: int = 1
@@ -103,6 +59,15 @@ class RateModelConfig(ModelGroup, TempoConfig):
     n_spectra: int = 1
     n_frequencies: int = 2
 
+
+RFORMER_GROUPS: dict[str, type[Group]] = {
+    "tokens": TokenConfig,
+    "model": ModelConfig,
+    "training": TrainConfig,
+}
+RFORMER_SHORTCUTS = dict.fromkeys(("windows", "depth", "views"), "tokens") | dict.fromkeys(
+    ("epochs", "learning_rate", "drop"), "training"
+)
 
 _PAPER: dict[str, Any] = {
     "windows": 75, "time": "span", "clock": 0, "spectrum": None, "basepoint": False,
@@ -128,10 +93,9 @@ _AUTO = {
     "tokens": ("windows", "depth", "basepoint", "clock", "context", "observations", "spectrum"),
     "model": ("wide", "scaling"),
 }
-_RENAMED = {"members": "n_estimators", "readers": "num_workers"}
 
 
-class GroupedParameters(BaseEstimator):  # type: ignore[misc]
+class GroupedParameters(SeriesEstimator):
     """An estimator whose parameters are in ``groups``, with ``shortcuts`` to those used most.
 
     ``get_params`` and ``set_params`` know the options of a group as ``group__option``.
@@ -146,19 +110,13 @@ class GroupedParameters(BaseEstimator):  # type: ignore[misc]
         made: Self = super().__new__(cls)
         return made
 
-    def _keep(self, given: Mapping[str, Any]) -> None:
-        """Keep the parameters of ``__init__``, its ``locals()``."""
-        for name in inspect.signature(type(self)).parameters:
-            setattr(self, name, given[name])
-
     @classmethod
     def _check_flat(cls, params: Iterable[str]) -> None:
         for name in [name for name in params if name not in inspect.signature(cls).parameters]:
-            option = _RENAMED.get(name, name)
-            homes = [home for home, group in cls.groups.items() if option in group.options()]
+            homes = [home for home, group in cls.groups.items() if name in group.options()]
             if homes:
-                places = " or ".join(f"{h}={cls.groups[h].__name__}({option}=...)" for h in homes)
-                grids = " or ".join(f"{home}__{option}" for home in homes)
+                places = " or ".join(f"{h}={cls.groups[h].__name__}({name}=...)" for h in homes)
+                grids = " or ".join(f"{home}__{name}" for home in homes)
                 raise InputError(
                     f"{name!r} is an option of a group: give {places}, or set {grids} in "
                     "set_params and grids"
@@ -177,15 +135,14 @@ class GroupedParameters(BaseEstimator):  # type: ignore[misc]
         dict
             Parameter -> value.
         """
-        found: dict[str, Any] = super().get_params(deep=False)
+        params: dict[str, Any] = super().get_params(deep=False)
         for name, group in self.groups.items() if deep else ():
-            if isinstance(found[name], group | dict | None):
+            if isinstance(params[name], group | dict | None):
                 given = self._given(name)
                 for option in group.options():
                     if option in given or option not in self.shortcuts:
-                        value = given.get(option, self._usual(name, option))
-                        found[f"{name}__{option}"] = value
-        return found
+                        params[f"{name}__{option}"] = given.get(option, self._usual(name, option))
+        return params
 
     def set_params(self, **params: Any) -> Self:
         """Change parameters: all of those given, or none if one is refused.
@@ -199,15 +156,11 @@ class GroupedParameters(BaseEstimator):  # type: ignore[misc]
         -------
         self
         """
-        options: dict[str, dict[str, Any]] = {}
-        for name in [*params]:
-            group, nested, option = name.partition("__")
-            if nested and group in self.groups:
-                options.setdefault(group, {})[option] = params.pop(name)
-        self._check_flat(params)
+        flat, options = self._by_group(params)
+        self._check_flat(flat)
         before = vars(self).copy()
         try:
-            super().set_params(**params)
+            super().set_params(**flat)
             for name, changes in options.items():
                 setattr(self, name, self.groups[name](**(self._given(name) | changes)))
         except ValueError:
@@ -229,8 +182,8 @@ class GroupedParameters(BaseEstimator):  # type: ignore[misc]
         -------
         dict
         """
-        found: dict[str, Any] = {}
-        said: dict[str, str] = {}
+        settings: dict[str, Any] = {}
+        names_given: dict[str, str] = {}
         for given, value in options.items():
             parts = {given: value}
             if given in cls.groups:
@@ -240,10 +193,10 @@ class GroupedParameters(BaseEstimator):  # type: ignore[misc]
                 parts = {f"{given}.{option}": chosen for option, chosen in inside.items()}
             for part, chosen in parts.items():
                 name = cls.setting_name(part)
-                if name in found and repr(found[name]) != repr(chosen):
-                    raise InputError(_twice(said[name], found[name], part, chosen))
-                found[name], said[name] = chosen, part
-        return found
+                if name in settings and repr(settings[name]) != repr(chosen):
+                    raise InputError(_twice(names_given[name], settings[name], part, chosen))
+                settings[name], names_given[name] = chosen, part
+        return settings
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> Self:
@@ -258,30 +211,38 @@ class GroupedParameters(BaseEstimator):  # type: ignore[misc]
         -------
         estimator
         """
+        flat, options = cls._by_group(settings)
+        return cls(**flat, **{name: cls.groups[name](**given) for name, given in options.items()})
+
+    @classmethod
+    def _by_group(
+        cls, params: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+        """Flat parameters, and the options of each group."""
         flat: dict[str, Any] = {}
         options: dict[str, dict[str, Any]] = {}
-        for name, value in settings.items():
+        for name, value in params.items():
             group, nested, option = name.partition("__")
-            if nested:
+            if nested and group in cls.groups:
                 options.setdefault(group, {})[option] = value
             else:
                 flat[name] = value
-        return cls(**flat, **{name: cls.groups[name](**given) for name, given in options.items()})
+        return flat, options
 
     @classmethod
     def usual_settings(cls) -> dict[str, Any]:
         """Every parameter under its one name, as it is if nothing is given."""
-        parameters = inspect.signature(cls).parameters
-        found = {
+        flat = {
             name: cls._usual(cls.shortcuts[name], name) if name in cls.shortcuts else p.default
-            for name, p in parameters.items()
+            for name, p in inspect.signature(cls).parameters.items()
             if name not in cls.groups
         }
-        for name, group in cls.groups.items():
-            for option in group.options():
-                if option not in cls.shortcuts:
-                    found[f"{name}__{option}"] = cls._usual(name, option)
-        return found
+        return flat | {
+            f"{name}__{option}": cls._usual(name, option)
+            for name, group in cls.groups.items()
+            for option in group.options()
+            if option not in cls.shortcuts
+        }
 
     @classmethod
     def setting_name(cls, name: str) -> str:
@@ -306,8 +267,6 @@ class GroupedParameters(BaseEstimator):  # type: ignore[misc]
         homes = [home for home, group in cls.groups.items() if name in group.options()]
         if len(homes) == 1:
             return f"{homes[0]}__{name}"
-        if name in _RENAMED:
-            raise InputError(f"{name!r} is called {_RENAMED[name]!r} now")
         if homes:
             both = " and ".join(f"{home}.{name}" for home in homes)
             raise InputError(f"{name!r} may be {both}; say which")
@@ -340,15 +299,15 @@ class GroupedParameters(BaseEstimator):  # type: ignore[misc]
 
     def _options(self, name: str) -> dict[str, Any]:
         """The options of a group, with those of the flat parameters that are shortcuts to it."""
-        found = self._given(name)
+        options = self._given(name)
         for option, group in self.shortcuts.items():
             flat = getattr(self, option)
             if group != name or flat is None:
                 continue
-            if option in found and found[option] != self._checked(name, option, flat):
-                raise InputError(_twice(option, flat, f"{name}.{option}", found[option]))
-            found[option] = flat
-        return found
+            if option in options and options[option] != self._checked(name, option, flat):
+                raise InputError(_twice(option, flat, f"{name}.{option}", options[option]))
+            options[option] = flat
+        return options
 
     def _checked(self, group: str, option: str, value: Any) -> Any:
         """``value`` as the group has it, if the group takes it."""
@@ -400,13 +359,11 @@ def to_plain(parameters: dict[str, Any]) -> dict[str, Any]:
 
     ``from_plain`` gives back equal values of the same kind; numbers of numpy become Python's.
     """
-    found = {}
+    plain = {}
     for name, value in parameters.items():
-        try:
-            found[name] = _plain(value)
-        except TypeError:
-            continue
-    return found
+        with suppress(TypeError):
+            plain[name] = _plain(value)
+    return plain
 
 
 def from_plain(
@@ -418,12 +375,25 @@ def from_plain(
     unknown = [name for name in stored if name not in known]
     if unknown:
         raise ValueError(f"there is no parameter {', '.join(unknown)} any more")
-    found = {name: _python(value) for name, value in stored.items()}
+    parameters = {name: _python(value) for name, value in stored.items()}
     for name, group in groups.items():
         plain = stored.get(name)
         if isinstance(plain, dict) and _GROUP in plain:
-            found[name] = group(**plain[_GROUP])
-    return found
+            parameters[name] = group(**plain[_GROUP])
+    return parameters
+
+
+def with_saved_parameters(cls: type[T], metadata: Mapping[str, Any], directory: Any) -> T:
+    """An estimator with the parameters in the metadata of a model; ``directory`` is for errors."""
+    try:
+        known = cls().get_params(deep=False)  # type: ignore[attr-defined]
+        groups = getattr(cls, "groups", {})
+        return cls(**from_plain(metadata.get("parameters", {}), known, groups))
+    except (AttributeError, TypeError, ValueError) as error:
+        raise CheckpointError(
+            f"{os.fspath(directory)} holds parameters that this version of roughformer cannot "
+            f"read: {error}"
+        ) from error
 
 
 def _plain(value: Any) -> Any:
@@ -556,6 +526,15 @@ layout : {"time_first", "channels_first"}, optional
     first where that is no guess.
 columns : mapping, optional
     What the columns of a table mean, as in ``fit``; not given: what they meant there.""",
+    "static": """\
+static : array-like (B, S), optional
+    Static covariates, as in ``fit``.""",
+    "channels": """\
+channels : sequence of str or int, optional
+    Names or numbers of channels; not given: all.""",
+    "at": """\
+at : array-like (M,), (B, M) or list of B arrays
+    Times to predict at, as in ``predict``.""",
     "fit": """\
 layout : {"time_first", "channels_first"}, optional
     Whether arrays are ``(B, L, C)`` or ``(B, C, L)``; if not given, time first where that
@@ -576,7 +555,6 @@ causal : bool, default False
 _TEXTS["timed"] = "\n".join(_TEXTS[part] for part in ("X", "times"))
 _TEXTS["reading"] = "\n".join(_TEXTS[part] for part in ("times", "layout"))
 _TEXTS["series"] = "\n".join(_TEXTS[part] for part in ("X", "times", "layout"))
-T = TypeVar("T")
 
 
 def documented(cls: type[T]) -> type[T]:

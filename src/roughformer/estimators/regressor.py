@@ -1,7 +1,7 @@
-"""What every trained regressor does, whatever its model."""
+"""Regressors: what each does whatever its model, the Rough Transformer's, and that of rates."""
 
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -12,18 +12,27 @@ from torch import Tensor
 
 from roughformer.errors import InputError
 from roughformer.estimators.fitting import TrainedEstimator
-from roughformer.estimators.parameters import documented
+from roughformer.estimators.parameters import (
+    RFORMER_GROUPS,
+    RFORMER_SHORTCUTS,
+    ModelConfig,
+    RateModelConfig,
+    documented,
+)
 from roughformer.inference import (
     NumberTargets,
     Predictor,
     check_numbers,
-    conformal_bound,
+    check_rates,
     fit_deviation_factor,
+    n_observed,
 )
-from roughformer.model import OutputConfig, deviation_of, point_of
-from roughformer.train import Inputs, regression_scores
-
-__all__ = ["TrainedRegressor"]
+from roughformer.model import deviation_of, point_of
+from roughformer.signatures import View
+from roughformer.tokens import TokenConfig
+from roughformer.train import TrainConfig, regression_scores
+from roughformer.util.checks import real_number
+from roughformer.util.groups import Group
 
 _UNCERTAINTIES = ("none", "gaussian", "quantile")
 
@@ -45,51 +54,11 @@ class TrainedRegressor(RegressorMixin, TrainedEstimator):  # type: ignore[misc]
         tags.target_tags.multi_output = True
         return tags
 
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        *,
-        times: Any = None,
-        lengths: Any = None,
-        layout: str | None = None,
-        columns: Mapping[str, Any] | None = None,
-        groups: Any = None,
-        validation_data: tuple[Any, ...] | None = None,
-        sample_weight: Any = None,
-    ) -> Self:
-        """Learn from series and their targets.
-
-        Parameters
-        ----------
-        {X}
-        y : array-like (B,), (B, m) or (B, L, m), optional
-            Targets, NaN where unknown; those of each window need a causal model. Not given: the
-            labels of ``X``.
-        {times}
-        {fit}
-        sample_weight : array-like (B,), optional
-            Weights of the series in the loss, the class prior and the validation scores. A series
-            of weight 0 is left out.
-
-        Returns
-        -------
-        self
-        """
-        return self._fit(
-            X, y, times, lengths, layout, columns, groups, validation_data, sample_weight
-        )
-
     def predict(
-        self,
-        X: Any,
-        times: Any = None,
-        lengths: Any = None,
-        *,
-        layout: str | None = None,
-        columns: Mapping[str, Any] | None = None,
+        self, X: Any, times: Any = None, lengths: Any = None, *,
+        layout: str | None = None, columns: Mapping[str, Any] | None = None,
         return_std: bool = False,
-    ) -> Any:
+    ) -> Any:  # fmt: skip
         """Predict the targets of each series.
 
         Parameters
@@ -103,25 +72,20 @@ class TrainedRegressor(RegressorMixin, TrainedEstimator):  # type: ignore[misc]
         ndarray (B,) or (B, m)
             Predictions; with ``return_std`` a tuple of predictions and standard deviations.
         """
-        found = self._run("predict", X, times, lengths, layout, columns)
-        point = self._shaped(found["point"])
+        predicted = self._run("predict", X, times, lengths, layout, columns)
+        point = self._shaped(predicted["point"])
         if not return_std:
             return point
-        if "deviation" not in found:
+        if "deviation" not in predicted:
             raise InputError(
                 "standard deviations need uncertainty='gaussian' when fitting, or a RateRegressor"
             )
-        return point, self._shaped(found["deviation"])
+        return point, self._shaped(predicted["deviation"])
 
     def predict_quantiles(
-        self,
-        X: Any,
-        times: Any = None,
-        lengths: Any = None,
-        *,
-        layout: str | None = None,
-        columns: Mapping[str, Any] | None = None,
-    ) -> npt.NDArray[np.float64]:
+        self, X: Any, times: Any = None, lengths: Any = None, *,
+        layout: str | None = None, columns: Mapping[str, Any] | None = None,
+    ) -> npt.NDArray[np.float64]:  # fmt: skip
         """Predict quantiles at the levels ``quantiles``.
 
         Parameters
@@ -133,61 +97,16 @@ class TrainedRegressor(RegressorMixin, TrainedEstimator):  # type: ignore[misc]
         ndarray (B, q) or (B, m, q)
             Quantiles, in the order of ``quantiles``.
         """
-        found = self._run("predict", X, times, lengths, layout, columns)
-        if "quantiles" not in found:
+        predicted = self._run("predict", X, times, lengths, layout, columns)
+        if "quantiles" not in predicted:
             raise InputError("quantiles need uncertainty='quantile' when fitting")
-        levels: npt.NDArray[np.float64] = found["quantiles"]
+        levels: npt.NDArray[np.float64] = predicted["quantiles"]
         return levels[:, 0] if self._targets.flat else levels
 
-    def calibrate(
-        self,
-        X: Any,
-        y: Any = None,
-        times: Any = None,
-        lengths: Any = None,
-        *,
-        layout: str | None = None,
-        columns: Mapping[str, Any] | None = None,
-    ) -> Self:
-        """Learn from held-out series how wide ``predict_interval`` must be.
-
-        Split conformal prediction: the held-out errors, divided by the predicted deviation if the
-        model has one.
-
-        Parameters
-        ----------
-        X : SeriesBatch, array or list of arrays
-            Series that the model was not fitted to.
-        y : array-like (B,) or (B, m), optional
-            Their targets, NaN where unknown. Not given: the labels of ``X``.
-        {reading}
-
-        Returns
-        -------
-        self
-        """
-        batch, y = self._labelled(X, y, times, lengths, layout, columns)
-        found = self._run("predict", batch, None, None)
-        true = check_numbers(y, len(batch))[0]
-        if true.shape != found["point"].shape:
-            raise InputError(
-                f"calibrate takes targets of shape {found['point'].shape}, got {true.shape}"
-            )
-        error = np.abs(true - found["point"]) / found.get("deviation", 1.0)
-        scores = [np.sort(column[~np.isnan(column)]).tolist() for column in error.T]
-        self.predictor_.metadata["conformal"] = scores
-        return self
-
     def predict_interval(
-        self,
-        X: Any,
-        times: Any = None,
-        lengths: Any = None,
-        *,
-        coverage: float = 0.9,
-        layout: str | None = None,
-        columns: Mapping[str, Any] | None = None,
-    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        self, X: Any, times: Any = None, lengths: Any = None, *,
+        coverage: float = 0.9, layout: str | None = None, columns: Mapping[str, Any] | None = None,
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:  # fmt: skip
         """Predict intervals that hold with the probability that is asked for.
 
         ``calibrate`` must have been called; series must be like those it was given.
@@ -204,24 +123,15 @@ class TrainedRegressor(RegressorMixin, TrainedEstimator):  # type: ignore[misc]
         lower, upper : ndarray (B,) or (B, m)
             Ends of the intervals.
         """
-        found = self._run("predict", X, times, lengths, layout, columns)
-        scores = self.predictor_.metadata.get("conformal")
-        if scores is None:
-            raise InputError("intervals need calibrate(X, y) with held-out series first")
-        bound = np.array([conformal_bound(np.array(column), coverage) for column in scores])
-        reach = bound * found.get("deviation", np.ones_like(found["point"]))
-        return self._shaped(found["point"] - reach), self._shaped(found["point"] + reach)
+        batch = self._series(X, times, lengths, layout, columns)
+        predicted = self._run("predict", batch, None, None)
+        ends = self.predictor_.intervals(predicted, n_observed(batch), coverage)
+        return self._shaped(ends[..., 0]), self._shaped(ends[..., 1])
 
     def score(
-        self,
-        X: Any,
-        y: Any = None,
-        times: Any = None,
-        lengths: Any = None,
-        *,
-        layout: str | None = None,
-        columns: Mapping[str, Any] | None = None,
-    ) -> float:
+        self, X: Any, y: Any = None, times: Any = None, lengths: Any = None, *,
+        layout: str | None = None, columns: Mapping[str, Any] | None = None,
+    ) -> float:  # fmt: skip
         """Compute R².
 
         Parameters
@@ -237,13 +147,8 @@ class TrainedRegressor(RegressorMixin, TrainedEstimator):  # type: ignore[misc]
             R² of each target over the series where it is known, averaged over the targets.
         """
         batch, y = self._labelled(X, y, times, lengths, layout, columns)
+        true = self._truth(y, len(batch))
         predicted = self._run("predict", batch, None, None)["point"]
-        true = check_numbers(y, len(predicted))[0]
-        if true.shape != predicted.shape:
-            raise InputError(
-                f"score takes targets of shape {predicted.shape}, got {true.shape}; targets of "
-                "windows are held against predict_windows"
-            )
         known = ~np.isnan(true)
         count = known.sum(axis=0)
         if (count < 2).any():
@@ -257,7 +162,16 @@ class TrainedRegressor(RegressorMixin, TrainedEstimator):  # type: ignore[misc]
         ]
         return float(np.mean(each))
 
-    # What the base asks for
+    def _truth(self, y: Any, n: int) -> npt.NDArray[Any]:
+        true, expected = check_numbers(y, n)[0], (n, self.predictor_.outputs.n_outputs)
+        if true.shape != expected:
+            raise InputError(
+                f"expected targets of shape {expected}, got {true.shape}; targets of windows are "
+                "held against predict_windows"
+            )
+        return true
+
+    # What fitting asks for
 
     def _encode_targets(self, y: Any, n: int) -> Tensor:
         array, flat = check_numbers(y, n)
@@ -265,7 +179,7 @@ class TrainedRegressor(RegressorMixin, TrainedEstimator):  # type: ignore[misc]
         self._flat, self._n_targets = flat, array.shape[-1]
         return torch.from_numpy(array)
 
-    def _aim(self, y: Any, n: int) -> Tensor:
+    def _validation_targets(self, y: Any, n: int) -> Tensor:
         array, _ = check_numbers(y, n)
         self._check_axes(array)
         if array.shape[-1] != self._n_targets:
@@ -290,44 +204,191 @@ class TrainedRegressor(RegressorMixin, TrainedEstimator):  # type: ignore[misc]
             )
         return {"n_outputs": target.shape[-1], "uncertainty": self.uncertainty}
 
-    def _fit_targets(self, target: Tensor, outputs: OutputConfig) -> None:
+    def _fit_targets(self, target: Tensor) -> None:
         rows = target.reshape(-1, target.shape[-1]).numpy()
         self._targets = NumberTargets.fit(rows, log=False, flat=self._flat)
 
     def _to_loss(self, target: Tensor) -> Tensor:
         return self._targets.to_model(target)
 
-    def _class_weight(self, target: Tensor, sample_weight: Tensor | None = None) -> Tensor | None:
-        return None
-
     def _scores(
-        self, predictor: Predictor, output: Tensor, aim: Tensor, inputs: Inputs
+        self, predictor: Predictor, output: Tensor, target: Tensor, weight: Tensor | None
     ) -> dict[str, float]:
-        weight = self._weights_at(aim, inputs)
-        output, aim = self._at_targets(output, aim, inputs)
         predicted = predictor.to_target_units(output)["point"]
-        true = self._targets.to_units(aim).numpy()
+        true = self._targets.to_units(target).numpy()
         return regression_scores(predicted, true, None if weight is None else weight.numpy())
 
-    def _calibrate(self, predictor: Predictor, inputs: Inputs, aim: Tensor) -> float:
-        from roughformer.model import run_model
-
-        output = run_model(predictor.model, inputs, predictor.device)
-        weight = self._weights_at(aim, inputs)
-        output, aim = self._at_targets(output, aim, inputs)
+    def _calibration(
+        self, predictor: Predictor, output: Tensor, target: Tensor, weight: Tensor | None
+    ) -> float:
         deviation = deviation_of(output, predictor.outputs)
-        if not self._train_config.calibrate or deviation is None:
+        if deviation is None:
             return 1.0
-        return fit_deviation_factor(point_of(output, predictor.outputs), deviation, aim, weight)
+        return fit_deviation_factor(point_of(output, predictor.outputs), deviation, target, weight)
 
     def _shaped(self, numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        return numbers[:, 0] if self._targets.flat else numbers
+        return numbers[..., 0] if self._targets.flat else numbers
 
     def _readable(self, output: Tensor) -> npt.NDArray[np.float64]:
-        point = self.predictor_.to_target_units(output)["point"]
-        return point[..., 0] if self._targets.flat else point
+        return self._shaped(self.predictor_.to_target_units(output)["point"])
 
     def _adopt(self, predictor: Predictor) -> None:
         super()._adopt(predictor)
         assert isinstance(predictor.targets, NumberTargets)
         self._targets = predictor.targets
+
+
+@documented
+class RFormerRegressor(TrainedRegressor):
+    """Predict numbers from irregular, ragged, incomplete multichannel series.
+
+    Targets may be ``(B,)`` or ``(B, m)``; NaN, None, pandas.NA and masked entries are unknown and
+    count nowhere. For rates (a heart rate, a rotation speed) see ``RateRegressor``.
+
+    Parameters
+    ----------
+    {recipe}
+    {tokens}
+    {parameters_of_series}
+    {training}
+    {numbers}
+    {running}
+    {token_group}
+    model : ModelConfig or dict, optional
+        Shape of the RFormer.
+    {train_group}
+
+    Attributes
+    ----------
+    {fitted}
+
+    Examples
+    --------
+    >>> import roughformer as rf
+    >>> model = rf.RFormerRegressor(windows=10, uncertainty="gaussian")
+    >>> model.fit(X, y).predict(X_new, return_std=True)  # doctest: +SKIP
+    """
+
+    kind = "rformer"
+    other_kinds = ("ensemble",)
+    groups: ClassVar[dict[str, type[Group]]] = RFORMER_GROUPS
+    shortcuts: ClassVar[dict[str, str]] = RFORMER_SHORTCUTS
+
+    def __init__(
+        self,
+        *,
+        recipe: Literal["auto", "ensemble", "attention"] = "auto",
+        windows: Any = None,
+        depth: int | Literal["auto"] | None = None,
+        views: View | tuple[View, ...] | None = None,
+        static: tuple[str, ...] = (),
+        causal: bool = False,
+        epochs: int | None = None,
+        learning_rate: float | None = None,
+        drop: float | tuple[float, float] | None = None,
+        validation: float = 0.2,
+        uncertainty: Literal["none", "gaussian", "quantile"] = "none",
+        random_state: Any = None,
+        device: Literal["auto", "cpu", "cuda", "mps"] = "auto",
+        n_jobs: int | None = None,
+        run_dir: Any = None,
+        verbose: int = 0,
+        tokens: TokenConfig | dict[str, Any] | None = None,
+        model: ModelConfig | dict[str, Any] | None = None,
+        training: TrainConfig | dict[str, Any] | None = None,
+    ) -> None:
+        """Keep the parameters as given, as scikit-learn wants it; see the class."""
+        self._keep(locals())
+
+
+@documented
+class RateRegressor(TrainedRegressor):
+    """Predict a rate, per unit of time: a heart rate, a frequency, a rotation speed.
+
+    A ``TempoFormer``: spectra of windows on a logarithmic axis, where another tempo is a shift,
+    attention over the windows, and a histogram over rates, which gives a standard deviation too.
+    ``TrainConfig(warp=...)`` plays the training series faster and slower, and scales the target
+    along.
+
+    Parameters
+    ----------
+    rate_unit : float, default 1.0
+        Turns per unit of time of a target of 1, e.g. 1/60 for beats per minute and times in
+        seconds.
+    {training}
+    {running}
+    model : RateModelConfig or dict, optional
+        Shape of the TempoFormer.
+    {train_group}
+
+    Attributes
+    ----------
+    {fitted}
+
+    Examples
+    --------
+    >>> import roughformer as rf
+    >>> model = rf.RateRegressor(rate_unit=1 / 60, training=rf.TrainConfig(warp=0.2))
+    >>> model.fit(X, y).predict(X_new, return_std=True)  # doctest: +SKIP
+    """
+
+    kind = "tempo"
+    groups: ClassVar[dict[str, type[Group]]] = {"model": RateModelConfig, "training": TrainConfig}
+    shortcuts: ClassVar[dict[str, str]] = dict.fromkeys(
+        ("epochs", "learning_rate", "drop"), "training"
+    )
+    rate_unit: Any
+    _rate_like = True
+
+    def __init__(
+        self,
+        *,
+        rate_unit: float = 1.0,
+        epochs: int | None = None,
+        learning_rate: float | None = None,
+        drop: float | tuple[float, float] | None = None,
+        validation: float = 0.2,
+        random_state: Any = None,
+        device: Literal["auto", "cpu", "cuda", "mps"] = "auto",
+        n_jobs: int | None = None,
+        run_dir: Any = None,
+        verbose: int = 0,
+        model: RateModelConfig | dict[str, Any] | None = None,
+        training: TrainConfig | dict[str, Any] | None = None,
+    ) -> None:
+        """Keep the parameters as given, as scikit-learn wants it; see the class."""
+        self._keep(locals())
+
+    def __sklearn_tags__(self) -> Any:
+        """There is one target, and it is positive."""
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = False
+        tags.target_tags.positive_only = True
+        return tags
+
+    def _rate_unit(self) -> float | None:
+        return real_number(self.rate_unit, "rate_unit", "a positive number", positive=True)
+
+    def _validation_targets(self, y: Any, n: int) -> Tensor:
+        target = super()._validation_targets(y, n)
+        check_rates(target.numpy())
+        return target
+
+    def _fit_targets(self, target: Tensor) -> None:
+        # The bins of the histogram are places on the log axis itself.
+        self._targets = NumberTargets(mean=(0.0,), scale=(1.0,), log=True, flat=self._flat)
+
+    @classmethod
+    def checked_metric(cls, name: str) -> str:
+        """Check the name of a metric.
+
+        Parameters
+        ----------
+        name : str
+            A metric, or "auto": the loss of the histogram, since a mean may be right by luck.
+
+        Returns
+        -------
+        str
+        """
+        return "loss" if name == "auto" else super().checked_metric(name)

@@ -5,13 +5,12 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from roughformer.errors import InputError
-from roughformer.estimators.inputs import as_series, series_to_fit
+from roughformer.estimators.inputs import SeriesEstimator, as_series, series_to_fit
 from roughformer.estimators.parameters import documented
-from roughformer.series import SeriesBatch
 from roughformer.signatures import (
     Layout,
     Lifts,
@@ -23,11 +22,9 @@ from roughformer.signatures import (
 )
 from roughformer.tokens import check_series
 
-__all__ = ["SignatureTransformer"]
-
 
 @documented
-class SignatureTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class SignatureTransformer(TransformerMixin, SeriesEstimator):  # type: ignore[misc]
     """Turn irregular, ragged, incomplete series into one row of signature features each.
 
     Time is cut into windows; the features of a series are the words of the signatures over each
@@ -71,40 +68,24 @@ class SignatureTransformer(TransformerMixin, BaseEstimator):  # type: ignore[mis
     _known: dict[str, Any]  # the meaning of the columns of a table, or the layout of arrays
 
     def __init__(
-        self,
-        *,
-        windows: Any = 5,
-        depth: int = 3,
-        views: tuple[View, ...] | View = ("global", "local"),
-        lifts: Lifts = ("time",),
-        logsignature: bool = False,
-    ) -> None:
+        self, *,
+        windows: Any = 5, depth: int = 3, views: tuple[View, ...] | View = ("global", "local"),
+        lifts: Lifts = ("time",), logsignature: bool = False,
+    ) -> None:  # fmt: skip
         """Keep the parameters as given, as scikit-learn wants it; see the class."""
-        self.windows = windows
-        self.depth = depth
-        self.views = views
-        self.lifts = lifts
-        self.logsignature = logsignature
+        self._keep(locals())
 
     def __sklearn_tags__(self) -> Any:
-        """What scikit-learn may expect: missing values, and arrays ``(B, L)`` and ``(B, L, C)``."""
+        """float32 stays float32."""
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.input_tags.two_d_array = True
-        tags.input_tags.three_d_array = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
     def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        *,
-        times: Any = None,
-        lengths: Any = None,
-        layout: str | None = None,
+        self, X: Any, y: Any = None, *,
+        times: Any = None, lengths: Any = None, layout: str | None = None,
         columns: Mapping[str, Any] | None = None,
-    ) -> Self:
+    ) -> Self:  # fmt: skip
         """Learn the channels and the number of windows.
 
         Parameters
@@ -126,18 +107,23 @@ class SignatureTransformer(TransformerMixin, BaseEstimator):  # type: ignore[mis
         -------
         self
         """
-        self._fit(X, y, times, lengths, layout, columns)
+        batch, self._known = series_to_fit(X, y, times, lengths, layout, columns)
+        if len(batch) == 0:
+            raise InputError("there is nothing to learn from: no series were given")
+        if hasattr(y, "iloc") and batch.ids is not None and _is_permuted(y.index, batch.ids):
+            raise InputError(
+                "y must be in the order of the series, because a pipeline matches them by "
+                "position; give y.loc[batch.ids] with batch = rf.SeriesBatch.of(X)"
+            )
+        self._layout = self._layout_of(batch.channels)
+        self.n_features_in_ = batch.n_channels
+        self.n_windows_ = Windows.of(self.windows).place(batch).most
         return self
 
     def transform(
-        self,
-        X: Any,
-        times: Any = None,
-        lengths: Any = None,
-        *,
-        layout: str | None = None,
-        columns: Mapping[str, Any] | None = None,
-    ) -> Any:
+        self, X: Any, times: Any = None, lengths: Any = None, *,
+        layout: str | None = None, columns: Mapping[str, Any] | None = None,
+    ) -> Any:  # fmt: skip
         """Compute the features of series.
 
         Parameters
@@ -155,18 +141,31 @@ class SignatureTransformer(TransformerMixin, BaseEstimator):  # type: ignore[mis
             X, times, lengths, layout=layout, columns=columns, n_channels=self.n_features_in_,
             known={"channels": self._layout.channels} | self._known,
         )  # fmt: skip
-        return self._features(X, batch)
+        check_series(batch, self._layout.channels, ())
+        features = self._layout
+        tokens = multiview_signature(
+            batch, self.windows, features.depth, features.views, lifts=self.lifts,
+            transform=features.transform,
+        )  # fmt: skip
+        n_windows = tokens.shape[1]
+        if n_windows > self.n_windows_:
+            raise InputError(
+                f"a series has {n_windows} windows, but {self.n_windows_} was the largest number "
+                "when fitting; give windows as a number, or cut times"
+            )
+        missing = ((0, 0), (0, self.n_windows_ - n_windows), (0, 0))
+        rows = np.pad(tokens, missing).reshape(len(batch), -1)
+        if not hasattr(X, "iloc"):
+            return rows
+        import pandas as pd
+
+        return pd.DataFrame(rows, index=batch.ids, columns=self.get_feature_names_out())
 
     def fit_transform(
-        self,
-        X: Any,
-        y: Any = None,
-        *,
-        times: Any = None,
-        lengths: Any = None,
-        layout: str | None = None,
+        self, X: Any, y: Any = None, *,
+        times: Any = None, lengths: Any = None, layout: str | None = None,
         columns: Mapping[str, Any] | None = None,
-    ) -> Any:
+    ) -> Any:  # fmt: skip
         """Fit, and compute the features of the same series.
 
         Parameters
@@ -186,8 +185,8 @@ class SignatureTransformer(TransformerMixin, BaseEstimator):  # type: ignore[mis
         ndarray or DataFrame
             As from ``transform``.
         """
-        batch = self._fit(X, y, times, lengths, layout, columns)
-        return self._features(X, batch)
+        reading: Any = {"times": times, "lengths": lengths, "layout": layout, "columns": columns}
+        return self.fit(X, y, **reading).transform(X, **reading)
 
     def get_feature_names_out(self, input_features: Any = None) -> npt.NDArray[np.object_]:
         """Return a name for each feature: ``window:view:word``, windows counted from 1.
@@ -216,52 +215,9 @@ class SignatureTransformer(TransformerMixin, BaseEstimator):  # type: ignore[mis
             dtype=object,
         )
 
-    def _fit(
-        self,
-        x: Any,
-        y: Any,
-        times: Any,
-        lengths: Any,
-        layout: str | None,
-        columns: Mapping[str, Any] | None,
-    ) -> SeriesBatch:
-        batch, self._known = series_to_fit(x, y, times, lengths, layout, columns)
-        if len(batch) == 0:
-            raise InputError("there is nothing to learn from: no series were given")
-        if hasattr(y, "iloc") and batch.ids is not None and _is_permuted(y.index, batch.ids):
-            raise InputError(
-                "y must be in the order of the series, because a pipeline matches them by "
-                "position; give y.loc[batch.ids] with batch = rf.SeriesBatch.of(X)"
-            )
-        self._layout = self._layout_of(batch.channels)
-        self.n_features_in_ = batch.n_channels
-        self.n_windows_ = Windows.of(self.windows).place(batch).most
-        return batch
-
     def _layout_of(self, channels: tuple[str, ...]) -> Layout:
         transform: Transform = "logsignature" if self.logsignature else "signature"
         return layout_of(channels, self.depth, self.views, self.lifts, transform)
-
-    def _features(self, X: Any, batch: SeriesBatch) -> Any:
-        check_series(batch, self._layout.channels, ())
-        layout = self._layout
-        tokens = multiview_signature(
-            batch, self.windows, layout.depth, layout.views, lifts=self.lifts,
-            transform=layout.transform,
-        )  # fmt: skip
-        n_windows = tokens.shape[1]
-        if n_windows > self.n_windows_:
-            raise InputError(
-                f"a series has {n_windows} windows, but {self.n_windows_} was the largest number "
-                "when fitting; give windows as a number, or cut times"
-            )
-        missing = ((0, 0), (0, self.n_windows_ - n_windows), (0, 0))
-        features = np.pad(tokens, missing).reshape(len(batch), -1)
-        if not hasattr(X, "iloc"):
-            return features
-        import pandas as pd
-
-        return pd.DataFrame(features, index=batch.ids, columns=self.get_feature_names_out())
 
 
 def _is_permuted(index: Any, ids: npt.NDArray[Any]) -> bool:

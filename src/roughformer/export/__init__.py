@@ -1,12 +1,12 @@
 """Write a trained model as one ONNX or torch graph, from raw irregular samples to predictions.
 
-``export_model`` takes whole series, ``export_step`` one step of a stream, ``export_forecaster`` the
-times asked for as well; each file is compared with its model before it is written.
+``export_model`` writes a graph of whole series, ``export_step`` that of one step of a stream; each
+file is compared with its model before it is written.
 """
 
 from roughformer.export.check import differences, step_differences
 from roughformer.export.files import Exported, export_model, export_step, open_graph
-from roughformer.export.forecast import ForecastGraph, export_forecaster
+from roughformer.export.forecast import ForecastGraph
 from roughformer.export.graphs import Graph, StepGraph, why_no_step
 
 __all__ = [
@@ -15,7 +15,6 @@ __all__ = [
     "Graph",
     "StepGraph",
     "differences",
-    "export_forecaster",
     "export_model",
     "export_step",
     "open_graph",

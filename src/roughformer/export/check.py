@@ -7,25 +7,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import nn
 
 from roughformer.export.graphs import Graph, StepGraph, output_names
 from roughformer.inference import ClassTargets, NumberTargets, Predictor
-from roughformer.model import Ensemble
 from roughformer.series import SeriesBatch
 from roughformer.tokens import CellEncoder, TempoEncoder, Tokenizer
-
-__all__ = [
-    "TOLERANCE",
-    "Arrays",
-    "Run",
-    "differences",
-    "expected_of",
-    "padded_inputs",
-    "run_stream",
-    "step_differences",
-    "synthetic_inputs",
-]
 
 TOLERANCE = 1e-5
 _MISSING = 0.2  # of the values of synthetic series
@@ -165,10 +151,10 @@ def step_differences(
     for b, of_series in enumerate(answers):
         if len(of_series) != counts[b]:
             return dict.fromkeys(result, np.inf)
-        some = of_series[: graph.max_windows]
+        windows = of_series[: graph.max_windows]
         for name in result:
-            here = np.stack([answer[name] for answer in some])
-            right = expected[f"window_{name}"][b, : len(some)]
+            here = np.stack([answer[name] for answer in windows])
+            right = expected[f"window_{name}"][b, : len(windows)]
             result[name] = max(result[name], relative_gap(predictor, here, right))
     return result
 
@@ -216,16 +202,12 @@ def _span(encoder: Any) -> tuple[float, float]:
     return 1000.0, float(encoder.time_unit)
 
 
-def _first(model: nn.Module) -> nn.Module:
-    return model.members[0] if isinstance(model, Ensemble) else model
-
-
 def _sizes(predictor: Predictor) -> tuple[Floats, Floats]:
     """Level and size ``(C,)`` of the channels, as far as the model's scaling tells them."""
     encoder = predictor.encoder
     count = len(encoder.channels)
     level, size = np.zeros(count), np.ones(count)
-    scale = getattr(getattr(_first(predictor.model), "standardize", None), "scale", None)
+    scale = getattr(getattr(predictor.members[0], "standardize", None), "scale", None)
     known = list(getattr(encoder, "names", ()))
     for c, channel in enumerate(encoder.channels):
         # The word of one letter is the channel's increment; a sample is the value itself.
@@ -251,7 +233,7 @@ def _static(predictor: Predictor, n: int, rng: np.random.Generator) -> dict[str,
             else:
                 covariates[column.name] = rng.uniform(column.low, column.high, n)
     else:
-        scaling: Any = getattr(_first(predictor.model), "standardize_static", None)
+        scaling: Any = getattr(predictor.members[0], "standardize_static", None)
         for i, name in enumerate(encoder.static):
             mean, spread = float(scaling.mean[i]), float(scaling.scale[i])
             covariates[name] = mean + spread * rng.standard_normal(n)

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
@@ -26,29 +27,24 @@ from roughformer.export.check import (
     step_differences,
     synthetic_inputs,
 )
+from roughformer.export.forecast import (
+    ForecastGraph,
+    forecast_description,
+    forecast_differences,
+    query_inputs,
+    synthetic_series,
+)
 from roughformer.export.graphs import MAX_WINDOWS, Exportable, Graph, StepGraph, static_names
-from roughformer.inference import ClassTargets, Predictor
+from roughformer.inference import ClassTargets, ForecastPredictor, Predictor
 from roughformer.series import SeriesBatch
 from roughformer.util.atomic import write_file
 from roughformer.util.checks import optional, whole_number
-
-__all__ = [
-    "EXAMPLE",
-    "Dtype",
-    "Exported",
-    "Format",
-    "export_graph",
-    "export_model",
-    "export_step",
-    "open_graph",
-    "value_type",
-]
 
 Format = Literal["onnx", "torch"]
 Dtype = Literal["float32", "float64"]
 # (series, longest, extra padding) of synthetic batches; none has the sizes of the example.
 _SIZES = ((1, 37, 0), (3, 64, 3), (3, 5, 0), (2, 1, 1))
-EXAMPLE = (2, 11)
+_EXAMPLE = (2, 11)
 _AT_ONCE = 8  # series of the user in a batch
 _OPSET = 20  # what torch's exporter is written in; onnxruntime takes it from 1.17 on
 _ABOUT = "about.json"
@@ -87,7 +83,7 @@ class Exported:
 
 
 def export_model(
-    predictor: Predictor,
+    predictor: Predictor | ForecastPredictor,
     path: str | os.PathLike[str],
     *,
     format: Format = "onnx",
@@ -96,13 +92,13 @@ def export_model(
 ) -> Exported:
     """Write a model as one graph, from padded raw samples to predictions.
 
-    The file is run before it is written, on ``data`` or on synthetic series of sizes that it was
-    not traced with.
+    The graph of a forecaster has the times to forecast as an input. The file is run before it is
+    written, on ``data`` or on synthetic series of sizes that it was not traced with.
 
     Parameters
     ----------
-    predictor : Predictor
-        The trained model.
+    predictor : Predictor or ForecastPredictor
+        The trained model: ``predictor_`` of a fitted estimator.
     path : path
         The file to write; ``NAME.json`` beside it describes the inputs and outputs.
     format : {"onnx", "torch"}, default "onnx"
@@ -119,20 +115,34 @@ def export_model(
     Raises
     ------
     InputError
-        If the file differs from the model by more than 1e-5; nothing is written.
+        If the file differs from the model by more than 1e-5 (of a forecaster: of a channel's
+        spread); nothing is written.
     """
-    kind = value_type(format, dtype)
+    kind = _value_type(format, dtype)
+    if isinstance(predictor, ForecastPredictor):
+        forecasts = ForecastGraph(predictor)
+        synthesize = partial(synthetic_series, predictor)
+        return _export(
+            forecasts,
+            query_inputs(forecasts, synthesize(*_EXAMPLE, 0), kind, extra=0, n_times=4),
+            forecast_description(predictor),
+            Path(path),
+            format,
+            partial(forecast_differences, predictor, forecasts, kind),
+            synthesize,
+            data,
+        )
     graph = Graph(predictor)
-
-    def synthesize(n: int, longest: int, seed: int) -> SeriesBatch:
-        return synthetic_inputs(predictor, n, longest, seed)
-
-    def compare(run: Run, batch: SeriesBatch, extra: int) -> dict[str, float]:
-        return differences(predictor, graph, run, batch, kind, extra)
-
-    example = padded_inputs(graph, synthesize(*EXAMPLE, 0), kind)
-    return export_graph(
-        graph, example, _description(predictor), Path(path), format, compare, synthesize, data
+    synthesize = partial(synthetic_inputs, predictor)
+    return _export(
+        graph,
+        padded_inputs(graph, synthesize(*_EXAMPLE, 0), kind),
+        _description(predictor),
+        Path(path),
+        format,
+        lambda run, batch, extra: differences(predictor, graph, run, batch, kind, extra),
+        synthesize,
+        data,
     )
 
 
@@ -157,11 +167,11 @@ def export_step(
     path : path
         The file to write; ``NAME.json`` beside it describes the inputs and outputs.
     format : {"onnx", "torch"}, default "onnx"
-        Format of the file.
+        As in ``export_model``.
     dtype : {"float32", "float64"}, default "float64"
-        Of the input ``values``.
+        As in ``export_model``.
     data : SeriesBatch, optional
-        Series to check the file on; synthetic ones if not given.
+        As in ``export_model``.
     max_windows : int, default 1024
         Windows that a stream may have, if the model has no ``context``.
 
@@ -175,23 +185,21 @@ def export_step(
         If the model cannot be run as a stream, or if the file differs from it by more than 1e-5;
         nothing is written.
     """
-    kind = value_type(format, dtype)
+    kind = _value_type(format, dtype)
     graph = StepGraph(predictor, whole_number(max_windows, "max_windows", 1))
-
-    def synthesize(n: int, longest: int, seed: int) -> SeriesBatch:
-        return synthetic_inputs(predictor, n, longest, seed)
+    synthesize = partial(synthetic_inputs, predictor)
+    example = padded_inputs(graph, synthesize(*_EXAMPLE, 0), kind, points=5)
+    example["state"] = np.zeros((_EXAMPLE[0], graph.state_size))
+    about = _description(predictor)
+    about |= {"windows": predictor.encoder.config.windows, "max_windows": graph.max_windows}
 
     def compare(run: Run, batch: SeriesBatch, extra: int) -> dict[str, float]:
         return step_differences(predictor, graph, run, batch, kind, points=2 + 5 * extra)
 
-    example = padded_inputs(graph, synthesize(*EXAMPLE, 0), kind, points=5)
-    example["state"] = np.zeros((EXAMPLE[0], graph.state_size))
-    about = _description(predictor)
-    about |= {"windows": predictor.encoder.config.windows, "max_windows": graph.max_windows}
-    return export_graph(graph, example, about, Path(path), format, compare, synthesize, data)
+    return _export(graph, example, about, Path(path), format, compare, synthesize, data)
 
 
-def value_type(format: str, dtype: str) -> np.dtype[Any]:
+def _value_type(format: str, dtype: str) -> np.dtype[Any]:
     """The type of the input ``values``; raises if the file cannot be written here."""
     if format not in ("onnx", "torch"):
         raise InputError(f"format must be 'onnx' or 'torch', got {format!r}")
@@ -221,7 +229,7 @@ def _description(predictor: Predictor) -> dict[str, Any]:
     return about
 
 
-def export_graph(
+def _export(
     graph: Exportable,
     example: Arrays,
     about: dict[str, Any],

@@ -1,7 +1,5 @@
-"""Exporting a forecaster: raw padded series and the times asked for -> calibrated forecasts."""
+"""A forecaster as a graph: raw padded series and the times asked for -> calibrated forecasts."""
 
-import os
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,13 +8,10 @@ from torch import Tensor, nn
 
 from roughformer.errors import InputError
 from roughformer.export.check import Arrays, Run
-from roughformer.export.files import EXAMPLE, Dtype, Exported, Format, export_graph, value_type
 from roughformer.export.graphs import Exportable
 from roughformer.inference import ForecastPredictor
 from roughformer.model import QUANTILES, Moments, Queries
 from roughformer.series import SeriesBatch
-
-__all__ = ["ForecastGraph", "export_forecaster"]
 
 
 class ForecastGraph(Exportable):
@@ -134,66 +129,21 @@ class ForecastGraph(Exportable):
         )
 
 
-def export_forecaster(
-    predictor: ForecastPredictor,
-    path: str | os.PathLike[str],
-    *,
-    format: Format = "onnx",
-    dtype: Dtype = "float64",
-    data: SeriesBatch | None = None,
-) -> Exported:
-    """Write a forecaster as one graph, with the times asked for as an input.
-
-    The file is run before it is written, on ``data`` or on synthetic series of sizes that it was
-    not traced with.
-
-    Parameters
-    ----------
-    predictor : ForecastPredictor
-        The fitted forecaster.
-    path : path
-        The file to write; ``NAME.json`` beside it describes the inputs and outputs.
-    format : {"onnx", "torch"}, default "onnx"
-        Format of the file.
-    dtype : {"float32", "float64"}, default "float64"
-        Of the input ``values``.
-    data : SeriesBatch, optional
-        Series to check the file on; synthetic ones if not given.
-
-    Returns
-    -------
-    Exported
-
-    Raises
-    ------
-    InputError
-        If the file differs from the model by more than 1e-5 of a channel's spread; nothing is
-        written.
-    """
-    kind = value_type(format, dtype)
-    graph = ForecastGraph(predictor)
-
-    def synthesize(n: int, longest: int, seed: int) -> SeriesBatch:
-        return _synthetic_series(predictor, n, longest, seed)
-
-    def compare(run: Run, batch: SeriesBatch, extra: int) -> dict[str, float]:
-        return _differences(predictor, graph, run, batch, kind, extra)
-
-    example = _inputs(graph, synthesize(*EXAMPLE, 0), kind, extra=0, n_times=4)
-    config = predictor.networks[0].config
-    about = {
+def forecast_description(predictor: ForecastPredictor) -> dict[str, Any]:
+    """What the numbers of a forecaster mean, as plain data."""
+    known = predictor.networks[0].config.known
+    return {
         "task": "forecast",
         "channels": list(predictor.channels),
-        "known_future": [predictor.channels[c] for c in config.known],
-        "n_static": config.n_static,
+        "known_future": [predictor.channels[c] for c in known],
+        "n_static": predictor.n_static,
         "horizon": predictor.horizon,
         "times": "seconds since 1970" if predictor.dated else "numbers, as in training",
         "quantiles": list(QUANTILES),
     }
-    return export_graph(graph, example, about, Path(path), format, compare, synthesize, data)
 
 
-def _synthetic_series(predictor: ForecastPredictor, n: int, longest: int, seed: int) -> SeriesBatch:
+def synthetic_series(predictor: ForecastPredictor, n: int, longest: int, seed: int) -> SeriesBatch:
     """Ragged series of the size that the model was trained on, a third of the values missing."""
     rng = np.random.default_rng(seed)
     network = predictor.networks[0]
@@ -210,7 +160,7 @@ def _synthetic_series(predictor: ForecastPredictor, n: int, longest: int, seed: 
     )  # fmt: skip
 
 
-def _inputs(
+def query_inputs(
     graph: ForecastGraph, batch: SeriesBatch, kind: np.dtype[Any], extra: int, n_times: int
 ) -> Arrays:
     """Padded series, and ``n_times`` times up to a little beyond the horizon."""
@@ -236,16 +186,16 @@ def _inputs(
     return inputs
 
 
-def _differences(
+def forecast_differences(
     predictor: ForecastPredictor,
     graph: ForecastGraph,
+    kind: np.dtype[Any],
     run: Run,
     batch: SeriesBatch,
-    kind: np.dtype[Any],
     extra: int,
 ) -> dict[str, float]:
     """Largest differences between file and model, in spreads of the channels."""
-    inputs = _inputs(graph, batch, kind, extra, 2 + extra)
+    inputs = query_inputs(graph, batch, kind, extra, 2 + extra)
     same = batch.with_values(batch.values.astype(kind).astype(np.float64))
     epoch = inputs["times"][0, 0] - batch.times[0]
     asked = [at - epoch for at in inputs["at"]]

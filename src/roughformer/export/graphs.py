@@ -21,16 +21,6 @@ from roughformer.model import why_no_step as why_no_windows
 from roughformer.signatures import number, observed
 from roughformer.tokens import Piece, State, TokenStep, encoded_static, per_stream
 
-__all__ = [
-    "MAX_WINDOWS",
-    "Exportable",
-    "Graph",
-    "StepGraph",
-    "output_names",
-    "static_names",
-    "why_no_step",
-]
-
 MAX_WINDOWS = 1024  # as Stream
 
 
@@ -70,17 +60,15 @@ class Graph(Exportable):
     def __init__(self, predictor: Predictor) -> None:
         """``InputError`` for kinds of models that no graph can be made of."""
         super().__init__()
-        kinds = (RFormer, TempoFormer, SignatureEnsemble)
-        model = predictor.model
-        first = model.members[0] if isinstance(model, Ensemble) else model
-        if not isinstance(first, kinds):
+        first = predictor.members[0]
+        if not isinstance(first, RFormer | TempoFormer | SignatureEnsemble):
             raise InputError(
                 f"a {type(first).__name__} cannot be exported; RFormer, TempoFormer (RateRegressor)"
                 " and the default ensemble can"
             )
         self.predictor, self.encoder = predictor, predictor.encoder
         self.config = predictor.outputs
-        self.model = _frozen(model)
+        self.model = _frozen(predictor.model)
         self.static_names = static_names(predictor)
         static = ("static",) if self.static_names else ()
         self.name_inputs(("values", "times", "lengths", *static), "length")
@@ -109,9 +97,7 @@ class Graph(Exportable):
 
 def why_no_step(predictor: Predictor) -> str | None:
     """Why a model cannot be run as a stream, and what to do; None if it can."""
-    model = predictor.model
-    first = model.members[0] if isinstance(model, Ensemble) else model
-    if not isinstance(first, RFormer):
+    if not isinstance(predictor.members[0], RFormer):
         return "only an RFormer on windows goes on step by step; train one with causal=True"
     return why_no_windows(predictor.encoder, predictor.outputs.causal)
 

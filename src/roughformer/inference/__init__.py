@@ -12,9 +12,10 @@ from roughformer.inference.alarms import (
     time_to_detection,
 )
 from roughformer.inference.calibration import (
-    conformal_bound,
+    calibrate_scores,
     fit_deviation_factor,
     fit_temperature,
+    n_observed,
 )
 from roughformer.inference.explanation import Explanation, explain
 from roughformer.inference.forecasts import Answers, Backtest, ForecastPredictor
@@ -22,10 +23,16 @@ from roughformer.inference.predictor import Predictor, committee_of
 from roughformer.inference.registry import (
     ModelSpec,
     get_model,
-    least_scale_of,
     model_name,
     model_names,
     register_model,
+)
+from roughformer.inference.summary import (
+    PART_NAMES,
+    Scores,
+    compared,
+    known_scores,
+    summary_of,
 )
 from roughformer.inference.targets import (
     ClassTargets,
@@ -39,6 +46,7 @@ from roughformer.inference.targets import (
 )
 
 __all__ = [
+    "PART_NAMES",
     "Alarm",
     "AlarmState",
     "Answers",
@@ -50,22 +58,26 @@ __all__ = [
     "ModelSpec",
     "NumberTargets",
     "Predictor",
+    "Scores",
     "alarm_with_guarantee",
+    "calibrate_scores",
     "check_all_known",
     "check_numbers",
     "check_rates",
     "check_weights",
     "committee_of",
-    "conformal_bound",
+    "compared",
     "explain",
     "fit_deviation_factor",
     "fit_temperature",
     "get_model",
     "known_labels",
-    "least_scale_of",
+    "known_scores",
     "model_name",
     "model_names",
+    "n_observed",
     "register_model",
     "share_equal",
+    "summary_of",
     "time_to_detection",
 ]

@@ -18,15 +18,6 @@ from scipy.stats import beta, chi2
 from roughformer.errors import InputError
 from roughformer.util.checks import real_number, whole_number
 
-__all__ = [
-    "Alarm",
-    "AlarmState",
-    "Detection",
-    "GuaranteedAlarm",
-    "alarm_with_guarantee",
-    "time_to_detection",
-]
-
 Floats = npt.NDArray[np.float64]
 _SYNTAX = "'[class=NAME | target=NAME] above|below NUMBER [release NUMBER] [after NUMBER]'"
 _WORDS = re.compile(
@@ -89,10 +80,10 @@ class Alarm:
         -------
         Alarm
         """
-        found = _WORDS.fullmatch(text.strip())
-        if found is None:
+        match = _WORDS.fullmatch(text.strip())
+        if match is None:
             raise InputError(f"an alarm is written {_SYNTAX}, got {text!r}")
-        of, side, *numbers = found.groups()
+        of, side, *numbers = match.groups()
         try:
             threshold, release, after = (None if n is None else float(n) for n in numbers)
         except ValueError:
@@ -134,34 +125,12 @@ class Alarm:
             f"{', '.join(names)}"
         )
 
-    def past(self, values: Floats, bound: float) -> npt.NDArray[np.bool_]:
-        """Tell which values are beyond a bound on the side of alarm; NaN is not.
-
-        Parameters
-        ----------
-        values : ndarray (e,)
-            Values watched.
-        bound : float
-            The threshold, say.
-
-        Returns
-        -------
-        ndarray of bool (e,)
-        """
+    def _is_past(self, values: Floats, bound: float) -> npt.NDArray[np.bool_]:
+        """Which values are beyond a bound on the side of alarm; NaN is not."""
         return np.asarray(values > bound if self.above else values < bound)
 
-    def back(self, values: Floats) -> npt.NDArray[np.bool_]:
-        """Tell which values clear the alarm; NaN does not.
-
-        Parameters
-        ----------
-        values : ndarray (e,)
-            Values watched.
-
-        Returns
-        -------
-        ndarray of bool (e,)
-        """
+    def _is_cleared(self, values: Floats) -> npt.NDArray[np.bool_]:
+        """Which values clear the alarm; NaN does not."""
         bound = self.threshold if self.release is None else self.release
         return np.asarray(values < bound if self.above else values > bound)
 
@@ -190,8 +159,7 @@ class AlarmState:
         """No slot has an alarm."""
         self.alarm = alarm
         self.active = np.zeros(n, dtype=bool)
-        self.since = np.full(n, np.nan)
-        self.begun = np.full(n, np.nan)
+        self.since, self.begun = np.full(n, np.nan), np.full(n, np.nan)
 
     def update(
         self, slots: npt.NDArray[np.int64], times: Floats, values: Floats
@@ -221,14 +189,14 @@ class AlarmState:
         """``update`` for slots that are all different."""
         known = ~np.isnan(values)
         was = self.active[slots]
-        past = self.alarm.past(values, self.alarm.threshold)
+        past = self.alarm._is_past(values, self.alarm.threshold)
         begun = self.begun[slots]
         begun = np.where(past & np.isnan(begun), times, np.where(known & ~past, np.nan, begun))
         self.begun[slots] = begun
         # Rounding of times must not delay an alarm to the next event.
         tiny = 1e-9 * np.maximum(np.abs(times), 1)
         raised = ~was & past & (times - begun >= self.alarm.after - tiny)
-        cleared = was & self.alarm.back(values)
+        cleared = was & self.alarm._is_cleared(values)
         self.active[slots] = (was | raised) & ~cleared
         since = np.where(raised, times, self.since[slots])
         self.since[slots] = np.where(cleared, np.nan, since)
@@ -320,8 +288,8 @@ class Detection:
     @property
     def median_delay(self) -> float:
         """Median delay of the onsets that were detected; NaN if none was."""
-        found = self.delays[~np.isnan(self.delays)]
-        return float(np.median(found)) if len(found) else math.nan
+        known = self.delays[~np.isnan(self.delays)]
+        return float(np.median(known)) if len(known) else math.nan
 
 
 def time_to_detection(
@@ -403,7 +371,7 @@ class GuaranteedAlarm:
     detection: Detection | None
 
     def __str__(self) -> str:
-        """What was found, in a few sentences."""
+        """The alarm and its bounds, in a few sentences."""
         words = [
             f"{self.alarm}: {self.false_alarms} false alarms in {self.duration:g} units of time of "
             f"{self.recordings} recordings.",
@@ -507,16 +475,16 @@ def alarm_with_guarantee(
     for threshold in _in_order(thresholds, above):
         release = None if not hysteresis else threshold - (hysteresis if above else -hysteresis)
         alarm = Alarm(float(threshold), release, above, after, of)
-        found = [
+        detections = [
             time_to_detection(s, _raised(alarm, t, v), reach)
             for (t, v), s in zip(watched, starts, strict=True)
         ]
-        false = [f.false_alarms for f in found]
+        false = [d.false_alarms for d in detections]
         bound = float(chi2.ppf(confidence, 2 * sum(false) + 2)) / (2 * total)
         if bound > rate:
             break
-        n, hit = len(found), sum(k > 0 for k in false)
-        delays = np.concatenate([f.delays for f in found])
+        n, hit = len(detections), sum(k > 0 for k in false)
+        delays = np.concatenate([d.delays for d in detections])
         detection = Detection(delays, sum(false), sum(false) / total)
         best = GuaranteedAlarm(
             alarm, rate, confidence, bound, sum(false), total, n,
@@ -558,23 +526,23 @@ def _in_order(thresholds: Any, above: bool) -> Floats:
     if thresholds is None:
         odds = np.linspace(-math.log(999), math.log(999), 199)
         thresholds = 1 / (1 + np.exp(-odds))
-    found = np.unique(np.asarray(thresholds, dtype=np.float64))
-    if not len(found) or not np.isfinite(found).all():
+    increasing = np.unique(np.asarray(thresholds, dtype=np.float64))
+    if not len(increasing) or not np.isfinite(increasing).all():
         raise InputError("thresholds must be finite numbers, one at least")
-    return found[::-1] if above else found
+    return increasing[::-1] if above else increasing
 
 
 def _raised(alarm: Alarm, times: Floats, values: Floats) -> Floats:
     """Times at which an alarm is raised in one recording, as by ``AlarmState``, without a loop."""
     known = ~np.isnan(values)
     times, values = times[known], values[known]
-    past, place = alarm.past(values, alarm.threshold), np.arange(len(times))
+    past, place = alarm._is_past(values, alarm.threshold), np.arange(len(times))
     # Since when the value is past the threshold: the event after the last that was not.
     begun = np.maximum.accumulate(np.where(past, -1, place)) + 1
     since = times[np.minimum(begun, max(len(times) - 1, 0))]
     ready = past & (times - since >= alarm.after - 1e-9 * np.maximum(np.abs(times), 1))
     # What the last event that changed anything did; before all events the alarm is cleared.
-    change = np.where(ready, 1, np.where(alarm.back(values), -1, 0))
+    change = np.where(ready, 1, np.where(alarm._is_cleared(values), -1, 0))
     last = np.maximum.accumulate(np.where(change != 0, place, -1))
     active = (last >= 0) & (change[last] > 0)
     return np.asarray(times[active & ~np.r_[False, active[:-1]]])

@@ -4,10 +4,16 @@ A model's quantiles at a few levels are a distribution: linear between them on t
 scores, and beyond them. On held-out series the level u of each true value in its predicted
 distribution is known. If the quantiles were right, u would be uniform; as they are not, a level p
 is answered by the p-th quantile of the held-out u, with the finite-sample correction of split
-conformal prediction. Levels are kept for several ranges of the horizon.
+conformal prediction. Values of one series err alike, so the correction counts as many values as
+there would be if they were independent. Levels are kept for several ranges of the horizon.
+
+Intervals and sets of whole series are calibrated likewise: the level is that of a score between 0
+and 1 (how far off a prediction is), and the ranges are of the number of values observed, because
+held-out series are predicted thinned as well.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,13 +24,16 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from roughformer.errors import InputError
+from roughformer.series import SeriesBatch
+from roughformer.tokens import thinned
 
 __all__ = [
     "LevelCalibration",
-    "conformal_bound",
+    "calibrate_scores",
     "fit_deviation_factor",
     "fit_temperature",
     "level_of",
+    "n_observed",
     "value_at",
 ]
 
@@ -103,22 +112,7 @@ _GRID = 400  # steps of the table of levels
 _LEAST = 1e-4  # smallest level that is answered
 _ENOUGH = 200  # held-out values that a range of horizons needs
 _RANGES = 8  # of horizons, at most
-
-
-def conformal_bound(scores: Array, coverage: float) -> float:
-    """The bound that a new score stays below with the probability ``coverage`` or more, if it is
-    exchangeable with the held-out ``scores (n,)``: the ⌈(n + 1) coverage⌉-th smallest of them.
-    """
-    if not 0 < coverage < 1:
-        raise InputError(f"coverage must lie between 0 and 1, got {coverage!r}")
-    rank = int(np.ceil((len(scores) + 1) * coverage - 1e-9))
-    if rank > len(scores):
-        least = int(np.ceil(coverage / (1 - coverage) - 1e-9))
-        raise InputError(
-            f"a coverage of {coverage:g} needs at least {least} held-out series, and the model was "
-            f"calibrated on {len(scores)}; calibrate it on more, or ask for less"
-        )
-    return float(np.sort(scores)[rank - 1])
+_THINNED = (0.0, 0.5, 0.7, 0.8, 0.9)  # shares of points that held-out series are predicted without
 
 
 def level_of(value: Array, quantiles: Array, levels: Array) -> Array:
@@ -128,19 +122,17 @@ def level_of(value: Array, quantiles: Array, levels: Array) -> Array:
     row = np.arange(len(value))
     left, right = quantiles[row, segment], quantiles[row, segment + 1]
     share = (value - left) / np.maximum(right - left, 1e-12)
-    found: Array = ndtr(score[segment] + share * (score[segment + 1] - score[segment]))
-    return found
+    return np.asarray(ndtr(score[segment] + share * (score[segment + 1] - score[segment])))
 
 
 def value_at(level: Array, quantiles: Array, levels: Array) -> Array:
     """Value at ``level (Q,)`` of the distributions with ``quantiles (Q, k)`` at ``levels (k,)``."""
-    score, wanted = ndtri(levels), ndtri(level)
+    score, wanted = ndtri(levels), ndtri(np.clip(level, _LEAST, 1 - _LEAST))
     segment = np.clip(np.searchsorted(score, wanted) - 1, 0, len(levels) - 2)
     row = np.arange(len(level))
     left, right = quantiles[row, segment], quantiles[row, segment + 1]
     share = (wanted - score[segment]) / (score[segment + 1] - score[segment])
-    found: Array = left + share * (right - left)
-    return found
+    return np.asarray(left + share * (right - left))
 
 
 @dataclass(frozen=True)
@@ -162,27 +154,59 @@ class LevelCalibration:
     n_held: int
 
     @classmethod
-    def fit(cls, level: Array, horizon: Array) -> "LevelCalibration":
-        """Learn from the levels of held-out values and their horizons, each ``(Q,)``."""
+    def fit(
+        cls,
+        level: Array,
+        horizon: Array,
+        group: npt.NDArray[Any] | None = None,
+        n_ranges: int | None = None,
+    ) -> "LevelCalibration":
+        """Learn from the levels of held-out values and their horizons, each ``(Q,)``.
+
+        ``group (Q,)``: values of different groups (series) are independent; not given: all are.
+        ``n_ranges``: of horizons; by default as many as there are enough values for.
+        """
         meant = np.linspace(0, 1, _GRID + 1)
-        n_ranges = int(np.clip(len(level) // _ENOUGH, 1, _RANGES))
+        if n_ranges is None:
+            n_ranges = int(np.clip(len(level) // _ENOUGH, 1, _RANGES))
         if len(level) < 20:
             return cls(np.zeros(0), meant[None], 0)
         shares = np.linspace(0, 1, n_ranges + 1)[1:-1]
         edges = np.unique(np.quantile(horizon, shares, method="lower"))
         edges = edges[np.isfinite(edges)]  # a channel that was never seen is infinitely far
         of_range = np.searchsorted(edges, horizon, side="left")
-        kept = [np.sort(level[of_range == r]) for r in range(len(edges) + 1)]
-        # Equal horizons may leave a range empty; it is answered as all together.
-        kept = [u if len(u) >= 20 else np.sort(level) for u in kept]
-        return cls(edges, np.stack([_conformal(u, meant) for u in kept]), len(level))
+        group = np.arange(len(level)) if group is None else group
+        rows = []
+        for r in range(len(edges) + 1):
+            here = of_range == r
+            # Equal horizons may leave a range empty; it is answered as all together.
+            here = here if here.sum() >= 20 else np.ones_like(here)
+            rows.append(
+                _conformal(np.sort(level[here]), meant, _effective(level[here], group[here]))
+            )
+        return cls(edges, np.stack(rows), len(level))
 
     def level(self, meant: float, horizon: Array) -> Array:
         """Levels to ask for ``(Q,)`` at the horizons ``(Q,)``, for the level that is meant."""
         of_range = np.searchsorted(self.edges, horizon, side="left")
         grid = np.linspace(0, 1, _GRID + 1)
         of_each = np.array([np.interp(meant, grid, row) for row in self.table])
-        return np.clip(of_each[of_range], _LEAST, 1 - _LEAST)
+        return np.asarray(of_each[of_range])
+
+    def bound(self, coverage: float, observed: Array) -> Array:
+        """Bounds ``(Q,)`` that new scores stay below with the probability ``coverage`` or more, in
+        series with so many values ``observed (Q,)``; of a calibration by ``calibrate_scores``.
+        """
+        if not 0 < coverage < 1:
+            raise InputError(f"coverage must lie between 0 and 1, got {coverage!r}")
+        n = self.n_held // len(_THINNED)
+        if np.ceil((n + 1) * coverage - 1e-9) > n:
+            least = int(np.ceil(coverage / (1 - coverage) - 1e-9))
+            raise InputError(
+                f"a coverage of {coverage:g} needs at least {least} held-out series, and the model "
+                f"was calibrated on {n}; calibrate it on more, or ask for less"
+            )
+        return self.level(coverage, observed)
 
     def weights(self, levels: Array) -> Array:
         """Make calibration a linear map of quantiles, for each range of horizons.
@@ -220,11 +244,65 @@ class LevelCalibration:
         return cls(np.array(plain["edges"], dtype=np.float64), table, int(plain["n_held"]))
 
 
-def _conformal(levels: Array, meant: Array) -> Array:
-    """Quantiles of sorted held-out levels, rounded outwards by the rule (n + 1) p."""
+def n_observed(batch: SeriesBatch) -> Array:
+    """Number of values ``(B,)`` that each series holds, over its channels."""
+    seen = np.cumsum((~np.isnan(batch.values)).sum(axis=1))
+    return np.diff(np.append(0, seen)[batch.offsets]).astype(np.float64)
+
+
+def calibrate_scores(
+    batch: SeriesBatch, scores_of: Callable[[SeriesBatch], Array]
+) -> list[LevelCalibration]:
+    """Calibrate scores in [0, 1] on held-out series, whole and thinned, by the number of values
+    that are observed.
+
+    ``scores_of(batch)``: ``(B, m)``, 0 where a prediction is right, NaN where that is not known;
+    one calibration for each of the m columns.
+    """
+    batches = [thinned(batch, drop, seed=k) for k, drop in enumerate(_THINNED)]
+    scores = np.concatenate([scores_of(some) for some in batches])
+    observed = np.concatenate([n_observed(some) for some in batches])
+    # A range for each rate, so that each has as many scores as there are series.
+    n_ranges = len(_THINNED) if len(batch) >= 20 else 1
+    series = np.tile(np.arange(len(batch)), len(_THINNED))
+    return [
+        LevelCalibration.fit(column[known], observed[known], series[known], n_ranges)
+        for column in scores.T
+        for known in [~np.isnan(column)]
+    ]
+
+
+def _conformal(levels: Array, meant: Array, n_effective: float) -> Array:
+    """Quantiles of sorted held-out levels, rounded outwards by the rule (n + 1) p.
+
+    With fewer effective values the same rule moves the ends of intervals further outwards.
+    """
     n = len(levels)
     rank = meant * (n + 1) - 1  # of the order statistics, from 0
+    rank = rank + (2 * meant - 1) * (n / n_effective - 1)
     inner = np.where(meant < 0.5, np.floor(rank + 1e-9), np.ceil(rank - 1e-9))
-    found = levels[np.clip(inner, 0, n - 1).astype(int)]
-    found = np.where(inner < 0, 0.0, np.where(inner > n - 1, 1.0, found))
-    return np.asarray(found, dtype=np.float64)
+    level = levels[np.clip(inner, 0, n - 1).astype(int)]
+    level = np.where(inner < 0, 0.0, np.where(inner > n - 1, 1.0, level))
+    return np.asarray(level, dtype=np.float64)
+
+
+def _effective(level: Array, group: npt.NDArray[Any]) -> float:
+    """Number of independent values that would tell the tails of ``level`` as well.
+
+    By the variance, between groups, of the number of values in the lowest and in the highest
+    twentieth: the design effect of surveys.
+    """
+    n = len(level)
+    _, owner = np.unique(group, return_inverse=True)
+    n_groups = int(owner.max()) + 1
+    if n_groups in (1, n):  # one series does not tell how much others differ
+        return float(n)
+    effective = float(n)
+    low, high = np.quantile(level, [0.05, 0.95])
+    for outside in (level < low, level > high):
+        share = outside.mean()
+        excess = np.bincount(owner, outside - share)
+        variance = (excess**2).sum() / n**2 * n_groups / (n_groups - 1)
+        if variance > 0:
+            effective = min(effective, share * (1 - share) / variance)
+    return max(effective, min(float(n_groups), n))

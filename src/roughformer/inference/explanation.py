@@ -53,10 +53,16 @@ from roughformer.series import SeriesBatch, UnobservedWarning
 from roughformer.tokens import TempoEncoder, frequencies
 from roughformer.util.checks import optional, whole_number
 
-__all__ = ["Explanation", "explain"]
+Inputs = dict[str, Tensor]
+Floats = npt.NDArray[np.float64]
 
 _NOTHING = -1
-Inputs = dict[str, Tensor]
+_STEPS = 24  # nodes of the Gauss-Legendre rule for a piece of the integral over α
+_MOST_PIECES = 32
+_MISS = 0.002  # of all words' sizes together
+_MOST_SHARED = 0.02
+_NUMBERS_AT_ONCE = 2**22  # bounds the tokens of a model call: copies x windows x features
+_SERIES_AT_ONCE = 256
 
 
 @dataclass(frozen=True)
@@ -110,13 +116,13 @@ class MaskedInputs:
             total = f(inputs).sum()
             slopes = torch.autograd.grad(total, [part for _, part, _ in pairs])
         n = len(series)
-        found = torch.zeros(n, len(self.names), device=share.device)
+        totals = torch.zeros(n, len(self.names), device=share.device)
         for (z, _, first), slope in zip(pairs, slopes, strict=True):
             each = z * slope
             # (n, W, ...), rows added up; or (n, F) of one row: the last token, or the spectrum.
             each = each.sum(dim=1).reshape(n, -1) if each.dim() > 2 else each
-            found[:, first : first + each.shape[1]] += each
-        return found
+            totals[:, first : first + each.shape[1]] += each
+        return totals
 
     def hide(self, jobs: Tensor) -> Inputs:
         """Copies of the inputs: of the series ``jobs[:, 0]`` without the window ``jobs[:, 1]``, the
@@ -214,16 +220,6 @@ def _spectra(encoder: TempoEncoder, inputs: Inputs) -> MaskedInputs:
     )
 
 
-_STEPS = 24  # nodes of the Gauss-Legendre rule for a piece of the integral over α
-_MOST_PIECES = 32
-_MISS = 0.002  # of all words' sizes together
-_MOST_SHARED = 0.02
-_NUMBERS_AT_ONCE = 2**22  # bounds the tokens of a model call: copies x windows x features
-_SERIES_AT_ONCE = 256
-
-Floats = npt.NDArray[np.float64]
-
-
 @dataclass(frozen=True, eq=False)
 class Explanation:
     """What drove one prediction; see the module for the meaning of the numbers.
@@ -277,10 +273,12 @@ class Explanation:
         rows = [
             ("window", str(k + 1), edges[k], edges[k + 1], x) for k, x in enumerate(self.windows)
         ]
-        named = {"channel": self.channels, "static": self.static, "word": self.words}
-        for kind, importances in named.items():
+        for kind, importances in self._named().items():
             rows += [(kind, name, np.nan, np.nan, x) for name, x in importances.items()]
         return pandas.DataFrame(rows, columns=["kind", "name", "start", "end", "importance"])
+
+    def _named(self) -> dict[str, dict[str, float]]:
+        return {"channel": self.channels, "static": self.static, "word": self.words}
 
     def plot(self, path: Any = None) -> Any:
         """Plot the series shaded by the importance of its windows, over bars for the others.
@@ -300,13 +298,12 @@ class Explanation:
 
     def _repr_html_(self) -> str:
         """Show the prediction and the largest importances of each kind."""
-        most = int(np.abs(self.windows).argmax()) if len(self.windows) else None
         rows = []
-        if most is not None:
+        if len(self.windows):
+            most = int(np.abs(self.windows).argmax())
             start, end = self.window_edges[most : most + 2]
             rows.append(("window", f"{start:.4g} to {end:.4g}", float(self.windows[most])))
-        named = {"channel": self.channels, "static": self.static, "word": self.words}
-        for kind, importances in named.items():
+        for kind, importances in self._named().items():
             first = sorted(importances, key=lambda name: -abs(importances[name]))[:5]
             rows += [(kind, name, importances[name]) for name in first]
         cells = "".join(
@@ -328,19 +325,19 @@ def explain(
     """One ``Explanation`` for each series of ``batch``.
 
     ``target``: the class to explain (None: the predicted one of each series), or the number of the
-    output of a regression with several. ``n_words``: how many words are told, None: all. A causal
+    output of a regression with several. ``n_words``: number of words, None: all. A causal
     model's prediction at the last window is explained.
     """
     if n_words is not None:
         n_words = whole_number(n_words, "n_words", 0)
     chosen = _chosen_output(predictor, target)
-    found: list[Explanation] = []
+    explainer = _Occluder if isinstance(predictor.model, SignatureEnsemble) else _Explainer
+    explanations: list[Explanation] = []
     with _evaluating(predictor.model):
         for i in range(0, len(batch), _SERIES_AT_ONCE):
             part = batch[i : i + _SERIES_AT_ONCE]
-            kind = _Occluder if isinstance(predictor.model, SignatureEnsemble) else _Explainer
-            found += kind(predictor, part, chosen, threads).explanations(n_words)
-    return found
+            explanations += explainer(predictor, part, chosen, threads).explanations(n_words)
+    return explanations
 
 
 @contextmanager
@@ -401,7 +398,7 @@ class _Explainer:
         """One for each series."""
         windows, channels, static = self._occlusion()
         encoder, targets = self.predictor.encoder, self.predictor.targets
-        # Most of the work goes into the words: none is done if none are told.
+        # Most of the work goes into the words.
         words = np.zeros((len(self.batch), len(self.names)))
         if n_words != 0:
             words = self._words()
@@ -415,7 +412,7 @@ class _Explainer:
                 channels=dict(zip(encoder.channels, channels[b].tolist(), strict=True)),
                 words=_largest(self.names, words[b], n_words),
                 static=dict(zip(self.static_names, static[b].tolist(), strict=True)),
-                prediction=self.predictor.describe(self.output[b], int(self.at[b])),
+                prediction=_described(self.predictor, self.output[b], int(self.at[b])),
                 target=explained[b],
                 value=float(self.value[b]),
                 baseline=float(self.baseline[b]),
@@ -452,17 +449,17 @@ class _Explainer:
         series whose words miss it.
         """
         words = torch.zeros(len(self.batch), len(self.masked.names), dtype=torch.float64)
-        wanted = self.value - self.baseline
+        total = self.value - self.baseline
         left, pieces = torch.arange(len(self.batch)), 1
         while len(left):
             words[left] = self._integrals(left, pieces)
-            miss = wanted[left] - words[left].sum(dim=1)
+            miss = total[left] - words[left].sum(dim=1)
             left = left[miss.abs() > _MISS * words[left].abs().sum(dim=1)]
             pieces *= 2
             if pieces > _MOST_PIECES:
                 break
         size = words.abs().sum(dim=1).clamp(min=1e-300)
-        rest = (wanted - words.sum(dim=1)) / size
+        rest = (total - words.sum(dim=1)) / size
         far = rest.abs() > _MOST_SHARED
         if far.any():
             warnings.warn(
@@ -554,39 +551,33 @@ class _Occluder(_Explainer):
             warnings.simplefilter("ignore", UnobservedWarning)
             return self.predictor.forward(batch.with_values(values), threads=self.threads)[0]
 
-    def _change(self, output: Tensor) -> Floats:
-        return (self.value - self._explained(output, self.at)).numpy()
+    def _changes(self, outputs: list[Tensor]) -> Floats:
+        """``(B, k)``: by how much each of k outputs changes f."""
+        changes = [(self.value - self._explained(output, self.at)).numpy() for output in outputs]
+        return np.stack(changes, axis=1) if changes else np.zeros((len(self.batch), 0))
 
     def _occlusion(self) -> tuple[Floats, Floats, Floats]:
         batch, encoder = self.batch, self.predictor.encoder
-        row = np.concatenate(
+        window = np.concatenate(
             [
                 np.searchsorted(edges[1:-1], batch.series(b)[0], side="right")
                 for b, edges in enumerate(self.edges)
             ]
         )
         n_windows = max(len(edges) - 1 for edges in self.edges)
-        shape = batch.values.shape
+        n, c = batch.values.shape
         windows = [
-            self._change(self._without(np.broadcast_to((row == k)[:, None], shape)))
-            for k in range(n_windows)
+            self._without((window == k)[:, None] & np.ones(c, bool)) for k in range(n_windows)
         ]
-        column = np.arange(shape[1])
-        channels = [
-            self._change(self._without(np.broadcast_to(column == c, shape)))
-            for c in range(shape[1])
-        ]
+        channels = [self._without((np.arange(c) == k) & np.ones((n, 1), bool)) for k in range(c)]
         static = []
         inputs = encoder.encode(batch, threads=self.threads)
-        names = encoder.static_encoder.names
-        for k in range(-len(names), 0):
+        for k in range(-len(self.static_names), 0):
             unknown = inputs["summary"].clone()
             unknown[:, len(encoder.usual) + k] = encoder.usual[k]
             with torch.no_grad():
-                static.append(self._change(self.predictor.model(**inputs | {"summary": unknown})))
-        parts = (windows, channels, static)
-        found = [np.stack(p, axis=1) if p else np.zeros((len(batch), 0)) for p in parts]
-        return found[0], found[1], found[2]
+                static.append(self.predictor.model(**inputs | {"summary": unknown}))
+        return self._changes(windows), self._changes(channels), self._changes(static)
 
     def _words(self) -> Floats:
         model = self.predictor.model
@@ -594,11 +585,11 @@ class _Occluder(_Explainer):
         inputs = self.predictor.encoder.encode(self.batch, threads=self.threads)
         with torch.no_grad():
             seen = model.path(inputs["cells"], model.config.parts)
-            found = [
-                self._change(model.blended(model.hidden(seen, group), inputs["summary"]).float())
+            outputs = [
+                model.blended(model.hidden(seen, group), inputs["summary"]).float()
                 for group in self.groups.values()
             ]
-        return np.stack(found, axis=1)
+        return self._changes(outputs)
 
 
 def _largest(names: list[str], importance: Floats, count: int | None) -> dict[str, float]:
@@ -608,3 +599,19 @@ def _largest(names: list[str], importance: Floats, count: int | None) -> dict[st
         total[name] = total.get(name, 0.0) + value
     order = sorted(total, key=lambda name: -abs(total[name]))
     return {name: total[name] for name in order[:count]}
+
+
+def _described(predictor: Predictor, output: Tensor, number: int) -> str:
+    """The class and its probability, or the target of that number and its uncertainty."""
+    if isinstance(predictor.targets, ClassTargets):
+        shares = (output.double() / predictor.calibration).softmax(dim=0)
+        best = int(shares.argmax())
+        return f"{predictor.targets.labels[best]} (probability {float(shares[best]):.2f})"
+    units = predictor.to_target_units(output.unsqueeze(0))
+    predicted = {name: x[0, number] for name, x in units.items()}
+    text = f"{predicted['point']:.4g}"
+    if "deviation" in predicted:
+        text += f" ± {predicted['deviation']:.2g}"
+    if "quantiles" in predicted:
+        text += f" ({predicted['quantiles'][0]:.4g} to {predicted['quantiles'][-1]:.4g})"
+    return text if predictor.outputs.n_outputs == 1 else f"target {number}: {text}"

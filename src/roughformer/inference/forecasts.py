@@ -16,18 +16,16 @@ from roughformer.errors import CheckpointError, InputError
 from roughformer.inference.calibration import LevelCalibration, level_of, value_at
 from roughformer.model import (
     QUANTILES,
+    Drawn,
     Forecaster,
     ForecasterConfig,
     Moments,
     Queries,
-)
-from roughformer.series import SeriesBatch
-from roughformer.train import (
-    Drawn,
     ScaledSeries,
     draw_forecasts,
     draw_interpolations,
 )
+from roughformer.series import SeriesBatch
 from roughformer.util.checkpoint import load_checkpoint, save_checkpoint
 
 __all__ = ["Answers", "Backtest", "ForecastPredictor"]
@@ -186,9 +184,9 @@ class ForecastPredictor:
     def run(self, moments: Moments, queries: Queries) -> tuple[Array, Array]:
         """Mean ``(Q,)`` and quantiles ``(Q, 9)`` of all networks together, in scaled units."""
         with torch.no_grad():
-            found = [network(moments, queries) for network in self.networks]
-        mean = torch.stack([m for m, _ in found]).double().mean(dim=0)
-        quantiles = torch.stack([q for _, q in found]).double().mean(dim=0)
+            answers = [network(moments, queries) for network in self.networks]
+        mean = torch.stack([m for m, _ in answers]).double().mean(dim=0)
+        quantiles = torch.stack([q for _, q in answers]).double().mean(dim=0)
         return mean.numpy(), quantiles.numpy()
 
     def ask(
@@ -236,20 +234,20 @@ class ForecastPredictor:
             # One moment for each series: its end.
             _, first, row = np.unique(series[which], return_index=True, return_inverse=True)
             moments, _ = data.moments(series[which][first], end[which][first], both_sides=False)
-            found = self._answer(data, moments, end[which][first], row, time[which], wanted)
+            answer = self._answer(data, moments, end[which][first], row, time[which], wanted)
             known = np.full((len(which), n), np.nan)
             for column in np.flatnonzero(np.isin(wanted, known_future)):
                 known[:, column] = _between(batch, wanted[column], series[which], time[which])
-            parts.append((np.repeat(which, n), *found, known.ravel()))
+            parts.append((np.repeat(which, n), *answer, known.ravel()))
         for which in _in_parts(inside, min(size, _ROWS)):
             # One moment for each time, with both sides.
             moments, number = data.moments(series[which], time[which], both_sides=True)
             row = np.arange(len(which))
-            found = self._answer(data, moments, time[which], row, time[which], wanted)
+            answer = self._answer(data, moments, time[which], row, time[which], wanted)
             known = np.full((len(which), n), np.nan)
             at_point, column = np.nonzero(moments.times.numpy() == 0)
             known[at_point] = batch.values[number[at_point, column]][:, wanted]
-            parts.append((np.repeat(which, n), *found, known.ravel()))
+            parts.append((np.repeat(which, n), *answer, known.ravel()))
         q, point, quantiles, distance, known = (np.concatenate(x) for x in zip(*parts, strict=True))
         channel = np.tile(wanted, len(q) // max(n, 1))
         value = np.where(np.isnan(known), self._in_units(point, channel), known)
@@ -308,8 +306,14 @@ class ForecastPredictor:
             self.networks[0].spread.numpy()[channel], coverage,
         )  # fmt: skip
 
-    def calibrate(self, held: SeriesBatch, static: Array, seed: int) -> None:
-        """Learn how far quantiles are off, on series that the networks were not trained on."""
+    def calibrate(
+        self, held: SeriesBatch, static: Array, seed: int, groups: Array | None = None
+    ) -> None:
+        """Learn how far quantiles are off, on series that the networks were not trained on.
+
+        ``groups (B,)``: series of one group are alike; not given: each is its own.
+        """
+        groups = np.arange(len(held)) if groups is None else np.asarray(groups)
         data, rng = self._scaled(held, static), np.random.default_rng(seed)
         periods = self.networks[0].periods.numpy()
 
@@ -320,14 +324,15 @@ class ForecastPredictor:
             return draw_interpolations(data, series, periods, rng)
 
         self.calibration = {
-            "forecast": self._calibrated(len(held), forecast),
-            "interpolation": self._calibrated(len(held) if self.interpolation else 0, within),
+            "forecast": self._calibrated(groups, forecast),
+            "interpolation": self._calibrated(groups[: None if self.interpolation else 0], within),
         }
 
-    def _calibrated(self, n_series: int, draw: Callable[[Array], Drawn]) -> LevelCalibration:
+    def _calibrated(self, groups: Array, draw: Callable[[Array], Drawn]) -> LevelCalibration:
         # The level of a value is unknown where all values of the channel are the same.
         varies = np.array([s > 0 for s in self.networks[0].varies.tolist()])
-        levels, distances, n = [np.zeros(0)], [np.zeros(0)], 0
+        levels, distances, owners, n = [np.zeros(0)], [np.zeros(0)], [groups[:0]], 0
+        n_series = len(groups)
         for _ in range(_ROUNDS if n_series else 0):
             for i in range(0, n_series, _ROWS):
                 drawn = draw(np.arange(i, min(i + _ROWS, n_series)))
@@ -335,13 +340,15 @@ class ForecastPredictor:
                 if not counts.any():
                     continue
                 _, quantiles = self.run(drawn.moments, drawn.queries)
-                found = level_of(drawn.target.double().numpy(), quantiles, _LEVELS)
-                levels.append(found[counts])
+                level = level_of(drawn.target.double().numpy(), quantiles, _LEVELS)
+                levels.append(level[counts])
                 distances.append(_distance(drawn.moments, drawn.queries)[counts])
+                owners.append(groups[i + drawn.queries.row.numpy()][counts])
                 n += int(counts.sum())
             if n >= _CALIBRATED:
                 break
-        return LevelCalibration.fit(np.concatenate(levels), np.concatenate(distances))
+        level, distance, owner = (np.concatenate(x) for x in (levels, distances, owners))
+        return LevelCalibration.fit(level, distance, owner)
 
     def _scaled(self, batch: SeriesBatch, static: Array) -> ScaledSeries:
         return ScaledSeries.of(batch, static, self.networks[0], self.context)
@@ -467,26 +474,26 @@ def _in_parts(mask: Array, size: int) -> list[Array]:
 
 def _last(batch: SeriesBatch) -> Array:
     """Last observation of each channel of each series ``(B, C)``; NaN if there is none."""
-    found = np.full((len(batch), batch.n_channels), np.nan)
+    last = np.full((len(batch), batch.n_channels), np.nan)
     for b in range(len(batch)):
         values = batch.series(b)[1]
         seen = ~np.isnan(values)
         place = np.where(seen, np.arange(len(values))[:, None], -1).max(axis=0)
-        found[b] = np.where(place >= 0, values[place, np.arange(batch.n_channels)], np.nan)
-    return found
+        last[b] = np.where(place >= 0, values[place, np.arange(batch.n_channels)], np.nan)
+    return last
 
 
 def _between(batch: SeriesBatch, channel: int, series: Array, time: Array) -> Array:
     """Values of a channel at times ``(Q,)``, linear between observations; NaN after the last."""
-    found = np.full(len(time), np.nan)
+    filled = np.full(len(time), np.nan)
     for b in np.unique(series):
         times, values = batch.series(int(b))
         seen, mine = ~np.isnan(values[:, channel]), series == b
         if seen.any():
-            found[mine] = np.interp(
+            filled[mine] = np.interp(
                 time[mine], times[seen], values[seen, channel], left=np.nan, right=np.nan
             )
-    return found
+    return filled
 
 
 def _distance(moments: Moments, queries: Queries) -> Array:

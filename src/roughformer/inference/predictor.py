@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from roughformer.errors import CheckpointError, InputError
+from roughformer.inference.calibration import LevelCalibration, calibrate_scores
 from roughformer.inference.registry import get_model, model_name
 from roughformer.inference.targets import ClassTargets, NumberTargets
 from roughformer.model import Ensemble, OutputConfig, RFormer, deviation_of, point_of, run_model
@@ -18,8 +19,6 @@ from roughformer.series import SeriesBatch
 from roughformer.signatures import Windows
 from roughformer.tokens import TempoEncoder, Tokenizer
 from roughformer.util.checkpoint import load_checkpoint, save_checkpoint
-
-__all__ = ["Predictor", "committee_of"]
 
 _SERIES_AT_ONCE = 1024  # bounds the memory of tokens
 
@@ -50,7 +49,7 @@ class Predictor:
 
     def __post_init__(self) -> None:
         """Let the model itself make its tokens, too."""
-        for member in self._members:
+        for member in self.members:
             if isinstance(member, RFormer):
                 member.attach(self.encoder)
 
@@ -106,9 +105,9 @@ class Predictor:
             What the head sees at the last window, side by side for members of a committee;
             principal components of the functionals for an ensemble.
         """
-        if not all(hasattr(member, "represent") for member in self._members):
+        if not all(hasattr(member, "represent") for member in self.members):
             raise InputError(f"a {type(self.model).__name__} has no vectors of series")
-        output, mask = self._through(_Represent(self._members), batch, threads=threads)
+        output, mask = self._through(_Represent(self.members), batch, threads=threads)
         return self.at_last_window(output, mask)
 
     def _through(
@@ -136,25 +135,8 @@ class Predictor:
             outputs = [_pad(o, most) for o in outputs]
         return torch.cat(outputs), torch.cat([_pad(m, most) for m in masks])
 
-    def logits(self, batch: SeriesBatch, **options: Any) -> Tensor:
-        """Compute calibrated logits; those of the last window if causal.
-
-        Parameters
-        ----------
-        batch : SeriesBatch
-            Series to classify.
-        **options
-            Of ``forward``.
-
-        Returns
-        -------
-        Tensor (B, K)
-        """
-        output, mask = self.forward(batch, **options)
-        return self.at_last_window(output, mask) / self.calibration
-
     def probabilities(self, batch: SeriesBatch, **options: Any) -> npt.NDArray[np.float64]:
-        """Compute calibrated probabilities of the classes.
+        """Compute calibrated probabilities of the classes; those of the last window if causal.
 
         Parameters
         ----------
@@ -168,8 +150,9 @@ class Predictor:
         ndarray (B, K)
             Rows sum to 1.
         """
-        found = self.logits(batch, **options).double().softmax(dim=-1)
-        return np.asarray(found.numpy())
+        output, mask = self.forward(batch, **options)
+        logits = self.at_last_window(output, mask) / self.calibration
+        return np.asarray(logits.double().softmax(dim=-1).numpy())
 
     def predict(self, batch: SeriesBatch, **options: Any) -> dict[str, npt.NDArray[np.float64]]:
         """Predict the targets of a regression, in their own units.
@@ -205,44 +188,80 @@ class Predictor:
         """
         assert isinstance(self.targets, NumberTargets)
         point = self.targets.to_units(point_of(output, self.outputs))
-        found = {"point": point.numpy()}
+        predicted = {"point": point.numpy()}
         deviation = deviation_of(output, self.outputs)
         if deviation is not None:
             wide = deviation * self.calibration
-            found["deviation"] = self.targets.deviation_to_units(wide, point).numpy()
+            predicted["deviation"] = self.targets.deviation_to_units(wide, point).numpy()
         if self.outputs.uncertainty == "quantile":
             levels = self.targets.to_units(output.movedim(-1, 0).movedim(0, -2))
-            found["quantiles"] = levels.movedim(-2, -1).numpy()
-        return found
+            predicted["quantiles"] = levels.movedim(-2, -1).numpy()
+        return predicted
 
-    def describe(self, output: Tensor, number: int = 0) -> str:
-        """Describe the prediction for one series in words.
+    @property
+    def conformal(self) -> list[LevelCalibration] | None:
+        """Calibration of each target's intervals, or of the sets of classes, by ``calibrate``."""
+        plain = self.metadata.get("conformal")
+        return None if plain is None else [LevelCalibration.from_plain(part) for part in plain]
+
+    def calibrate(self, batch: SeriesBatch, true: npt.NDArray[Any]) -> None:
+        """Learn from held-out series how wide intervals, or how large sets of classes, must be.
 
         Parameters
         ----------
-        output : Tensor (n[, k])
-            Outputs of the model for the series.
-        number : int, default 0
-            Which target of a regression.
+        batch : SeriesBatch
+            Series that the model was not fitted to; they are predicted whole and thinned.
+        true : ndarray (B, m) or (B, K)
+            Their targets, NaN where unknown; of classes 1 for the true one, else 0.
+        """
+
+        def scores_of(series: SeriesBatch) -> npt.NDArray[np.float64]:
+            if isinstance(self.targets, ClassTargets):
+                shares = self.probabilities(series)
+                return np.asarray(1 - (shares * true).sum(axis=1, keepdims=True))
+            predicted = self.predict(series)
+            error = np.abs(true - predicted["point"])
+            return np.asarray(error / (error + self._spread(predicted)))
+
+        calibrations = calibrate_scores(batch, scores_of)
+        self.metadata["conformal"] = [part.to_plain() for part in calibrations]
+
+    def intervals(
+        self,
+        predicted: dict[str, npt.NDArray[np.float64]],
+        observed: npt.NDArray[np.float64],
+        coverage: float,
+    ) -> npt.NDArray[np.float64]:
+        """Compute intervals of a regression that was calibrated.
+
+        Parameters
+        ----------
+        predicted : dict
+            Of ``predict``.
+        observed : ndarray (B,)
+            Number of values that were observed of each series.
+        coverage : float
+            Share of new series whose target is to lie inside.
 
         Returns
         -------
-        str
-            The class and its probability, or the target and its uncertainty.
+        ndarray (B, m, 2)
+            Their ends.
         """
-        if isinstance(self.targets, ClassTargets):
-            shares = (output.double() / self.calibration).softmax(dim=0)
-            best = int(shares.argmax())
-            return f"{self.targets.labels[best]} (probability {float(shares[best]):.2f})"
-        found = {
-            name: x[0, number] for name, x in self.to_target_units(output.unsqueeze(0)).items()
-        }
-        text = f"{found['point']:.4g}"
-        if "deviation" in found:
-            text += f" ± {found['deviation']:.2g}"
-        if "quantiles" in found:
-            text += f" ({found['quantiles'][0]:.4g} to {found['quantiles'][-1]:.4g})"
-        return text if self.outputs.n_outputs == 1 else f"target {number}: {text}"
+        if self.conformal is None:
+            raise InputError("intervals need calibrate(X, y) with held-out series first")
+        bound = np.stack([part.bound(coverage, observed) for part in self.conformal], axis=1)
+        with np.errstate(divide="ignore"):
+            reach = self._spread(predicted) * bound / (1 - bound)
+        return np.stack([predicted["point"] - reach, predicted["point"] + reach], axis=-1)
+
+    def _spread(self, predicted: dict[str, npt.NDArray[np.float64]]) -> npt.NDArray[np.float64]:
+        """The unit of errors: the deviation, or that of the targets if the model tells none."""
+        if "deviation" in predicted:
+            return np.maximum(predicted["deviation"], 1e-12)
+        assert isinstance(self.targets, NumberTargets)
+        point = torch.from_numpy(predicted["point"])
+        return np.asarray(self.targets.deviation_to_units(torch.ones_like(point), point))
 
     def window_edges(self, batch: SeriesBatch) -> list[npt.NDArray[np.float64]]:
         """Compute the edges of the windows that the tokens stand for.
@@ -290,7 +309,8 @@ class Predictor:
         return output[torch.arange(len(output)), at]
 
     @property
-    def _members(self) -> list[nn.Module]:
+    def members(self) -> list[Any]:
+        """The networks that answer together; one alone, if there are no others."""
         return list(self.model.members) if isinstance(self.model, Ensemble) else [self.model]
 
     # On disk
@@ -304,8 +324,8 @@ class Predictor:
             Where to write.
         """
         config = {
-            "kind": model_name(self._members[0]),
-            "members": len(self._members),
+            "kind": model_name(self.members[0]),
+            "members": len(self.members),
             "encoder": self.encoder.model_dump(mode="json"),
             "model": self.outputs.model_dump(mode="json"),
             "targets": self.targets.model_dump(mode="json"),
@@ -393,10 +413,10 @@ def _check_weights(
     for name in sorted(expected.keys() | tensors.keys()):
         if name.endswith("_extra_state"):  # of any length; its module looks at it
             continue
-        found = tensors[name].shape if name in tensors else None
-        if expected.get(name) != found:
+        shape = tensors[name].shape if name in tensors else None
+        if expected.get(name) != shape:
             raise ValueError(
-                f"{name} has {_size(found)}, the configuration asks for {_size(expected.get(name))}"
+                f"{name} has {_size(shape)}, the configuration asks for {_size(expected.get(name))}"
             )
         if tensors[name].is_floating_point():
             leaves = name.endswith(".threshold")  # in trees those have infinite ones

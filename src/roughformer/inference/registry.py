@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from torch import Tensor, nn
+from torch import nn
 
 from roughformer.errors import InputError
 from roughformer.model import (
@@ -26,15 +26,6 @@ from roughformer.model import (
 )
 from roughformer.series import SeriesBatch
 from roughformer.tokens import CellEncoder, TempoEncoder, TokenConfig, Tokenizer
-
-__all__ = [
-    "ModelSpec",
-    "get_model",
-    "least_scale_of",
-    "model_name",
-    "model_names",
-    "register_model",
-]
 
 Options = dict[str, Any]
 
@@ -190,14 +181,8 @@ def get_model(name: str) -> ModelSpec:
 
 
 def _plugins(*name: str) -> list[EntryPoint]:
-    found = entry_points(group="roughformer.models")
-    return [entry for entry in found if not name or entry.name in name]
-
-
-def least_scale_of(encoder: Any, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
-    """``{"least_scale": (n_features,)}`` of an encoder that has such, for a model's scaling."""
-    found = getattr(encoder, "least_scale", None)
-    return {} if found is None else {"least_scale": found(inputs)}
+    entries = entry_points(group="roughformer.models")
+    return [entry for entry in entries if not name or entry.name in name]
 
 
 def model_name(model: nn.Module) -> str:

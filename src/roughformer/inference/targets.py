@@ -11,17 +11,6 @@ from torch import Tensor
 
 from roughformer.errors import InputError
 
-__all__ = [
-    "ClassTargets",
-    "NumberTargets",
-    "check_all_known",
-    "check_numbers",
-    "check_rates",
-    "check_weights",
-    "known_labels",
-    "share_equal",
-]
-
 _LARGEST = 1e37  # of a target: models compute with float32
 Array = npt.NDArray[Any]
 
@@ -39,8 +28,8 @@ class ClassTargets(BaseModel):
     def fit(cls, y: Array) -> Self:
         """The classes that are in ``y``, all of them known."""
         _label_kind(y)
-        found = np.unique(y)
-        return cls(classes=tuple(found.tolist()), dtype=found.dtype.str)
+        labels = np.unique(y)
+        return cls(classes=tuple(labels.tolist()), dtype=labels.dtype.str)
 
     @property
     def labels(self) -> Array:

@@ -11,9 +11,7 @@ import numpy.typing as npt
 
 from roughformer.errors import InputError
 from roughformer.series import SeriesBatch
-from roughformer.util.checks import existing_file, optional
-
-__all__ = ["read_edf"]
+from roughformer.util.checks import existing_file, optional, unique_names
 
 
 def read_edf(
@@ -53,7 +51,7 @@ def read_edf(
         file = existing_file(path)
         reader = _open(file)
         try:
-            labels = _unique([label.strip() for label in reader.getSignalLabels()])
+            labels = unique_names([label.strip() for label in reader.getSignalLabels()])
             if channels is None:
                 names = labels if names is None else names
                 if set(labels) != set(names):
@@ -78,16 +76,6 @@ def _open(file: Path) -> Any:
         return pyedflib.EdfReader(str(file))
     except OSError as error:
         raise InputError(f"{file} is not an EDF or BDF file that can be read: {error}") from error
-
-
-def _unique(labels: list[str]) -> list[str]:
-    """A repeated label gets #2, #3, ..."""
-    seen: dict[str, int] = {}
-    names = []
-    for label in labels:
-        seen[label] = seen.get(label, 0) + 1
-        names.append(label if seen[label] == 1 else f"{label}#{seen[label]}")
-    return names
 
 
 def _read(

@@ -17,8 +17,6 @@ from roughformer.errors import InputError
 from roughformer.series import SeriesBatch, has_exact_ids, to_table
 from roughformer.util.checks import existing_file
 
-__all__ = ["read_csv", "read_table", "write_table"]
-
 _PARQUET = (".parquet", ".pq")
 _SEPARATORS = {".csv": ",", ".csv.gz": ",", ".tsv": "\t", ".tsv.gz": "\t"}
 

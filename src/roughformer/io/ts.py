@@ -67,10 +67,10 @@ def parse_block(lines: list[bytes]) -> NumberBlock:
 
 def _is_delimiter(characters: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
     # Comparisons vectorise; a table look-up is five times slower.
-    found: npt.NDArray[np.bool_] = characters == _COMMA
-    found |= characters == _COLON
-    found |= characters == _NEWLINE
-    return found
+    delimiter: npt.NDArray[np.bool_] = characters == _COMMA
+    delimiter |= characters == _COLON
+    delimiter |= characters == _NEWLINE
+    return delimiter
 
 
 def _without_blanks(text: bytes) -> bytes:
@@ -182,11 +182,11 @@ def _labels(file: Path, header: _Header, texts: list[str | None]) -> npt.NDArray
     """Label texts -> (B,) strings or float64, None if the file has none."""
     if header.label == "none":
         return None
-    found = [text for text in texts if text is not None]
+    given = [text for text in texts if text is not None]
     if header.label == "class":
-        return np.array(found, dtype=np.str_)
+        return np.array(given, dtype=np.str_)
     try:
-        return to_floats(pa.array(found, pa.string()))
+        return to_floats(pa.array(given, pa.string()))
     except InputError as error:
         raise InputError(f"{file}: targets: {error}") from None
 

@@ -11,9 +11,7 @@ import numpy.typing as npt
 
 from roughformer.errors import InputError
 from roughformer.series import SeriesBatch
-from roughformer.util.checks import optional
-
-__all__ = ["channel_names", "read_record", "read_wfdb"]
+from roughformer.util.checks import optional, unique_names
 
 
 def read_wfdb(
@@ -113,13 +111,8 @@ def read_record(
 
 def channel_names(header: Any) -> list[str]:
     """Names without the trailing commas that some PhysioNet sets carry; a repeated one gets #2."""
-    names: list[str] = []
-    seen: dict[str, int] = {}
-    for raw in header.sig_name or ():
-        name = (raw or "").strip().rstrip(",").strip()
-        seen[name] = seen.get(name, 0) + 1
-        names.append(name if seen[name] == 1 else f"{name}#{seen[name]}")
-    return names
+    raw = header.sig_name or ()
+    return unique_names([(name or "").strip().rstrip(",").strip() for name in raw])
 
 
 def _header(path: Path) -> Any:

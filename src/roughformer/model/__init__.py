@@ -9,6 +9,12 @@ from roughformer.model.ensemble import (
     SignatureEnsemble,
     blendable,
 )
+from roughformer.model.forecast_data import (
+    Drawn,
+    ScaledSeries,
+    draw_forecasts,
+    draw_interpolations,
+)
 from roughformer.model.forecaster import (
     QUANTILES,
     Forecaster,
@@ -17,8 +23,15 @@ from roughformer.model.forecaster import (
     Queries,
 )
 from roughformer.model.heads import Head, Pooling
-from roughformer.model.inference import Ensemble, run_model
-from roughformer.model.outputs import OutputConfig, deviation_of, loss_of, loss_weight, point_of
+from roughformer.model.outputs import (
+    Ensemble,
+    OutputConfig,
+    deviation_of,
+    loss_of,
+    loss_weight,
+    point_of,
+    run_model,
+)
 from roughformer.model.rformer import RFormer, TokenTransformer, why_no_step
 from roughformer.model.scaling import Standardize
 from roughformer.model.tempo import TempoConfig, TempoFormer
@@ -27,6 +40,7 @@ from roughformer.model.trees import Forest
 __all__ = [
     "LINEAR_PARTS",
     "QUANTILES",
+    "Drawn",
     "Ensemble",
     "EnsembleConfig",
     "Forecaster",
@@ -41,6 +55,7 @@ __all__ = [
     "Queries",
     "RFormer",
     "RFormerConfig",
+    "ScaledSeries",
     "SignatureEnsemble",
     "Standardize",
     "TempoConfig",
@@ -48,6 +63,8 @@ __all__ = [
     "TokenTransformer",
     "blendable",
     "deviation_of",
+    "draw_forecasts",
+    "draw_interpolations",
     "loss_of",
     "loss_weight",
     "point_of",

@@ -6,8 +6,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-__all__ = ["Attention", "Block", "TimeEncoding", "attention_mask"]
-
 _NARROW = 4  # contexts that a series is long from which on only the band is looked at
 
 

@@ -7,8 +7,6 @@ from torch import Tensor, nn
 
 from roughformer.model.outputs import OutputConfig
 
-__all__ = ["Head", "Pooling", "Wide", "prior_logits"]
-
 
 class Pooling(nn.Module):
     """Tokens ``(B, L, d)`` -> ``(B, d)`` over those that are real."""

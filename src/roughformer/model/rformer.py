@@ -28,8 +28,6 @@ from roughformer.tokens import (
     per_stream,
 )
 
-__all__ = ["RFormer", "Step", "TokenTransformer", "why_no_step"]
-
 _FOR_SCALING = 4096  # series that statistics are taken from
 
 
@@ -120,7 +118,7 @@ class TokenTransformer(nn.Module):
             Or ``(B, L, n_outputs[, k])`` if causal; see ``Head``.
         """
         x, known = self._read(tokens, times, mask, static, spectrum)
-        return self.answer(x, self._last(tokens, mask), known, separate)
+        return self._answer(x, self._last(tokens, mask), known, separate)
 
     def represent(self, **inputs: Any) -> Tensor:
         """Compute what the head sees.
@@ -146,7 +144,7 @@ class TokenTransformer(nn.Module):
         spectrum: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         """What the head sees, and the standardised covariates."""
-        x, known = self.embedded(tokens, times, static)
+        x, known = self._embedded(tokens, times, static)
         config = self.config
         allowed = attention_mask(mask, x.shape[1], config.causal, x.device, config.context)
         for block in self.blocks:
@@ -197,12 +195,12 @@ class TokenTransformer(nn.Module):
             What each block remembers now.
         output : Tensor (B, K, n_outputs[, k])
         """
-        x, known = self.embedded(tokens, times, static)
+        x, known = self._embedded(tokens, times, static)
         kept = []
         for block, ring in zip(self.blocks, past, strict=True):
             x, new = block.step(x, ring, window, ended)  # type: ignore[operator]
             kept.append(new)
-        return kept, self.answer(x, self._last(tokens, None), known)
+        return kept, self._answer(x, self._last(tokens, None), known)
 
     def ring_shape(self, size: int) -> tuple[int, ...]:
         """Tell the shape of what one block remembers of a stream: keys and values.
@@ -219,27 +217,10 @@ class TokenTransformer(nn.Module):
         config = self.config
         return (2, config.n_heads, size, config.d_model // config.n_heads)
 
-    def embedded(
+    def _embedded(
         self, tokens: Tensor, times: Tensor, static: Tensor | None
     ) -> tuple[Tensor, Tensor | None]:
-        """Scale and embed tokens.
-
-        Parameters
-        ----------
-        tokens : Tensor (B, L, n_features)
-            Features of each window.
-        times : Tensor (B, L)
-            Ends of the windows.
-        static : Tensor (B, n_static) or None
-            Static covariates.
-
-        Returns
-        -------
-        x : Tensor (B, L, d_model)
-            What goes into the blocks.
-        known : Tensor (B, n_static) or None
-            The standardised covariates.
-        """
+        """``(B, L, d_model)``: scaled and embedded tokens; and the standardised covariates."""
         kind = self.embed.weight.dtype
         x = self.embed(self.input_drop(self.standardize(tokens).to(kind)))
         if self.time is not None:
@@ -252,25 +233,11 @@ class TokenTransformer(nn.Module):
         known = self.standardize_static(static).to(kind)
         return x + self.embed_static(known).unsqueeze(1), known
 
-    def answer(
+    def _answer(
         self, x: Tensor, seen: Tensor, known: Tensor | None, separate: bool = False
     ) -> Tensor:
-        """Compute outputs from what the blocks say.
-
-        Parameters
-        ----------
-        x : Tensor (B, [L,] d_model)
-            Output of the blocks.
-        seen : Tensor (B, [L,] F)
-            Tokens that the networks beside attention see.
-        known : Tensor (B, n_static) or None
-            Standardised covariates.
-        separate : bool, default False
-            As in ``from_tokens``.
-
-        Returns
-        -------
-        Tensor (B, [L,] n_outputs[, k])
+        """Outputs ``(B, [L,] n_outputs[, k])`` from ``x (B, [L,] d_model)``, which the blocks give,
+        and the tokens ``seen`` and covariates ``known`` that the networks beside them see.
         """
         output: Tensor = self.head(x)
         if self.wide is None:
@@ -484,7 +451,7 @@ class RFormer(TokenTransformer):
         """
         padded = self._padded
         if padded is None:
-            padded = PaddedTokens.of(self._fitted())
+            padded = self._fitted().for_padded()
         values, times, lengths = padded_series(values, times, lengths)
         _check_shapes(values, static, padded.n_channels, len(padded.static))
         inputs, _ = padded(observed(values, times, lengths), static)
@@ -592,7 +559,7 @@ class RFormer(TokenTransformer):
                 f"{self.config.n_features}"
             )
         self.tokenizer, self.scaled = tokenizer, True
-        self._padded = PaddedTokens.of(tokenizer)
+        self._padded = tokenizer.for_padded()
         return self
 
     # Streams
@@ -744,7 +711,7 @@ def _check_shapes(values: Tensor, static: Tensor | None, n_channels: int, n_stat
 
 def _check_tuple(values: Tensor, times: Tensor | None = None, lengths: Any = None) -> None:
     """Short tuples of a loader may have labels where times or lengths belong."""
-    hint = "; give dicts with the keys 'values', 'times', 'lengths' if it is something else"
+    hint = "; dicts with the keys 'values', 'times', 'lengths' say what is what"
     if times is not None and times.dim() == 1 and not times.is_floating_point():
         raise InputError(f"the second part of what the loader gives must be times{hint}")
     if times is None or lengths is None or times.dim() != 2 or times.shape[1] < 2:
@@ -753,10 +720,12 @@ def _check_tuple(values: Tensor, times: Tensor | None = None, lengths: Any = Non
     ends = (lengths > 0) & (lengths < size)
     at = lengths.clamp(1, size - 1).unsqueeze(1).to(torch.int64)
     goes_on = (times.gather(1, at) > times.gather(1, at - 1))[:, 0]
-    if not bool(((lengths > 0) & (lengths <= size)).all()) or bool((goes_on & ends).any()):
+    inside = bool(((lengths > 0) & (lengths <= size)).all())
+    # Times on a shared grid go on behind lengths, too; but then one series is the longest.
+    if not inside or bool((goes_on & ends).any() and lengths.max() < size):
         raise InputError(
-            "the third part of what the loader gives must be lengths, but times go on behind them"
-            f"{hint}"
+            "the third part of what the loader gives must be lengths, but times go on behind all "
+            f"of them{hint}"
         )
 
 

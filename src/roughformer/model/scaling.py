@@ -11,8 +11,6 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-__all__ = ["RankScale", "Scale", "Standardize", "Unscaled", "scale_of"]
-
 _KNOTS = 65
 _ROUNDING = 1e-6  # of a feature's size: values that are nearer to each other are one
 _BLOCK = 1 << 14  # tokens whose sums are taken together
@@ -130,8 +128,8 @@ class RankScale(Scale):
         below, above = self.scores.gather(1, right - 1), self.scores.gather(1, right)
         gap = high - low
         share = ((flat - low) / torch.where(gap > 0, gap, 1.0)).clamp(0, 1)
-        found = (below + share * (above - below)).T.reshape(x.shape)
-        return torch.where(known, found, 0.0)
+        between = (below + share * (above - below)).T.reshape(x.shape)
+        return torch.where(known, between, 0.0)
 
 
 class Unscaled(Scale):

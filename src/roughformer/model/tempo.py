@@ -9,8 +9,6 @@ from torch.nn import functional as F
 
 from roughformer.model.outputs import OutputConfig
 
-__all__ = ["TempoConfig", "TempoFormer"]
-
 
 class TempoConfig(OutputConfig):
     """Shape of a TempoFormer; its output is a histogram over the logarithm of the rate."""

@@ -7,8 +7,6 @@ import torch
 from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
 
-__all__ = ["Forest", "ForestShape"]
-
 
 class ForestShape(BaseModel):
     """Sizes of a forest."""

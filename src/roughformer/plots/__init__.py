@@ -6,14 +6,19 @@ is needed and nothing has to be closed; ``path=`` also saves it (PNG, SVG, PDF b
 """
 
 from roughformer.plots.figure import BLUE, GREY, ORANGE, new_figure, styled, tidy
-from roughformer.plots.forecast import plot_forecast, plot_horizon
 from roughformer.plots.scores import (
     plot_calibration,
     plot_confusion,
     plot_history,
+    plot_horizon,
     plot_regression,
 )
-from roughformer.plots.series import plot_explanation, plot_series, plot_tokens
+from roughformer.plots.series import (
+    plot_explanation,
+    plot_forecast,
+    plot_series,
+    plot_tokens,
+)
 
 __all__ = [
     "BLUE",

@@ -108,8 +108,10 @@ def tidy(axes: Any, grid: str = "both") -> None:
     axes.grid(visible=True, axis=grid)
 
 
-def note(axes: Any, text: str) -> None:
-    """Say in the middle of empty axes why they are empty."""
+def note(axes: Any, text: str, ticks: bool = True) -> None:
+    """Say in the middle of empty axes why they are empty, without ``ticks`` that mean nothing."""
+    if not ticks:
+        axes.set(xticks=[], yticks=[])
     axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", color=GREY)
 
 

@@ -14,8 +14,6 @@ from typing import Any
 from roughformer.errors import InputError
 from roughformer.util.atomic import write_file
 
-__all__ = ["write_report"]
-
 _PIXELS_PER_INCH = 96  # of a browser; pictures have twice as many, for sharp screens
 _NOT_PRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 

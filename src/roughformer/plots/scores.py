@@ -1,4 +1,4 @@
-"""Pictures of a training and of predictions: history, confusion, calibration, regression."""
+"""Pictures of a training, and of predictions beside the truth."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -63,8 +63,7 @@ def plot_history(
         right.set_title("metric")
         if len(history) == 0:
             for axes in (left, right):
-                note(axes, "no epochs yet")
-                axes.set(xticks=[], yticks=[])
+                note(axes, "no epochs yet", ticks=False)
             return finish(figure, path)
         margin = max(0.02 * float(np.ptp(epochs)), 0.5)
         for axes in (left, right):
@@ -100,8 +99,8 @@ def _draw_losses(axes: Any, history: Any, epochs: npt.NDArray[np.float64]) -> No
         loss = _column(history, key)
         if np.isfinite(loss).any():
             axes.plot(epochs, loss, style, marker=mark, ms=3, color=colour, label=label)
-    found = [value for line in axes.lines for value in line.get_ydata() if np.isfinite(value)]
-    if found and min(found) > 0 and max(found) > 20 * min(found):
+    losses = [value for line in axes.lines for value in line.get_ydata() if np.isfinite(value)]
+    if losses and min(losses) > 0 and max(losses) > 20 * min(losses):
         axes.set_yscale("log")
     if axes.lines:
         axes.legend(loc="best")
@@ -115,9 +114,8 @@ def _draw_metric(
     readable = name.replace("_", " ") or "metric"
     axes.set_title(f"validation {readable}, {'higher' if up else 'lower'} is better")
     if not np.isfinite(metric).any():
-        note(axes, "no validation")
+        note(axes, "no validation", ticks=False)
         axes.set_title("validation")
-        axes.set(xticks=[], yticks=[])
         return
     axes.plot(epochs, metric, marker=_mark(epochs), ms=3, color=ORANGE)
     best = int(np.nanargmax(metric) if up else np.nanargmin(metric))
@@ -144,6 +142,8 @@ def _mark(epochs: npt.NDArray[np.float64]) -> str:
 _MOST_NUMBERS = 15  # classes whose cells are large enough for a number
 _MOST_NAMES = 40
 _MOST_DOTS = 20_000
+_RANGES = 8  # of the horizon, at most
+_ENOUGH = 30  # values that a range of the horizon needs
 
 
 def plot_confusion(matrix: Any, classes: Sequence[Any], *, path: Path | None = None) -> Any:
@@ -181,8 +181,7 @@ def plot_confusion(matrix: Any, classes: Sequence[Any], *, path: Path | None = N
         axes.set_ylabel("true")
         axes.tick_params(length=0)
         if k == 0:
-            note(axes, "no classes")
-            axes.set(xticks=[], yticks=[])
+            note(axes, "no classes", ticks=False)
             return finish(figure, path)
         right = float(np.trace(counts) / counts.sum()) if counts.sum() else float("nan")
         axes.set_title(f"{counts.sum():,.0f} predictions, {right:.1%} right" if total.any() else "")
@@ -261,16 +260,9 @@ def plot_calibration(
         low, high = _wilson(rate, size)
         gap = float((np.abs(rate - mean) * size).sum() / size.sum())
         axes.errorbar(
-            mean,
-            rate,
-            yerr=np.stack([rate - low, high - rate]).clip(0),
-            fmt="o-",
-            color=BLUE,
-            ecolor=LIGHT,
-            elinewidth=2,
-            ms=5,
-            label="observed, 95 % interval",
-        )
+            mean, rate, yerr=np.stack([rate - low, high - rate]).clip(0), fmt="o-", color=BLUE,
+            ecolor=LIGHT, elinewidth=2, ms=5, label="observed, 95 % interval",
+        )  # fmt: skip
         axes.legend(loc="upper left")
         axes.set_title(f"calibration error {gap:.3f}")
         below.hist(confidence, bins=np.linspace(0, 1, 41), color=BLUE, alpha=0.8)
@@ -316,8 +308,7 @@ def plot_regression(
         right.set(xlabel="predicted − true", ylabel="series")
         if len(y) == 0:
             for axes in (left, right):
-                note(axes, "no predictions")
-                axes.set(xticks=[], yticks=[])
+                note(axes, "no predictions", ticks=False)
             return finish(figure, path)
         _draw_scatter(left, y, guess, ends)
         error = guess - y
@@ -326,6 +317,49 @@ def plot_regression(
         right.set_title(f"RMSE {rmse:.3g} · MAE {mae:.3g} · median {median:.3g}")
         _draw_errors(right, error)
         right.axvline(0, color=GREY, lw=1, ls="--")
+        return finish(figure, path)
+
+
+def plot_horizon(backtest: Any, *, path: Path | None = None) -> Any:
+    """Plot errors and coverage against the horizon.
+
+    Parameters
+    ----------
+    backtest : Backtest
+        What ``RFormerForecaster.backtest`` gave.
+    path : path, optional
+        Also save the figure there (PNG, SVG, PDF by its ending).
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+    """
+    n = int(np.clip(len(backtest.ahead) // _ENOUGH, 1, _RANGES))
+    with styled() as matplotlib:
+        figure = new_figure(matplotlib, 9, 3.4)
+        left, right = figure.subplots(1, 2)
+        if len(backtest.ahead):
+            edges = np.unique(np.quantile(backtest.ahead, np.linspace(0, 1, n + 1)[1:-1]))
+            of_range = np.searchsorted(edges, backtest.ahead)
+            ranges = [of_range == r for r in np.unique(of_range)]
+            middle = [backtest.ahead[r].mean() for r in ranges]
+            error = np.abs(backtest.error)
+            last = np.abs(backtest.last - backtest.true) / backtest.scale
+            left.plot(middle, [error[r].mean() for r in ranges], "o-", color=BLUE, label="forecast")
+            seen = [np.nanmean(last[r]) if (~np.isnan(last[r])).any() else np.nan for r in ranges]
+            left.plot(middle, seen, "s--", color=GREY, ms=4, label="last value")
+            left.set_ylim(bottom=0)
+            left.legend()
+            right.plot(middle, [100 * backtest.covered[r].mean() for r in ranges], "o-", color=BLUE)
+            right.set_ylim(min(50, right.get_ylim()[0]), 100)
+        else:
+            note(left, "nothing was forecast")
+        right.axhline(100 * backtest.coverage, color=ORANGE, lw=1.2, ls="--")
+        left.set_title("Mean absolute error, in spreads of a channel")
+        right.set_title("Values in their intervals, %")
+        for axes in (left, right):
+            tidy(axes)
+            axes.set_xlabel("time ahead")
         return finish(figure, path)
 
 
@@ -339,29 +373,18 @@ def _draw_scatter(axes: Any, y: Any, guess: Any, ends: Any) -> None:
     few = len(shown) <= 300
     if ends is not None:
         axes.vlines(
-            y[shown],
-            ends[shown, 0],
-            ends[shown, 1],
-            color=LIGHT,
-            lw=1.6 if few else 0.6,
-            alpha=0.9 if few else 0.5,
-            rasterized=True,
-        )
+            y[shown], ends[shown, 0], ends[shown, 1], color=LIGHT, lw=1.6 if few else 0.6,
+            alpha=0.9 if few else 0.5, rasterized=True,
+        )  # fmt: skip
         held = ((ends[:, 0] <= y) & (y <= ends[:, 1])).mean()
         axes.set_title(f"{len(y):,} series; intervals hold {held:.1%} of them")
     else:
         axes.set_title(f"{len(y):,} series")
     axes.plot(span, span, ls="--", color=ORANGE, lw=1.1)
     axes.plot(
-        y[shown],
-        guess[shown],
-        "o",
-        color=BLUE,
-        ms=4 if few else 2.5,
-        mew=0,
-        alpha=0.75 if few else 0.35,
-        rasterized=not few,
-    )
+        y[shown], guess[shown], "o", color=BLUE, ms=4 if few else 2.5, mew=0,
+        alpha=0.75 if few else 0.35, rasterized=not few,
+    )  # fmt: skip
     axes.set(xlim=span, ylim=span)
     axes.set_aspect("equal", adjustable="box")
 

@@ -1,4 +1,4 @@
-"""Pictures of series, of their tokens, and of what drove a prediction."""
+"""Pictures of series: alone, with a forecast, as tokens, and with what drove a prediction."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -66,25 +66,21 @@ def plot_series(
     times, values = one.series(0)
     kept = _as_mask(keep, len(times))
     names = choose_channels(one, channels, _MOST_CHANNELS)
-    cuts = None if windows is None else _cuts(batch, i, windows)
+    cuts = None if windows is None else Windows.of(windows).place(batch).of(i % len(batch))
     with styled() as matplotlib:
         height = 1.0 + max(0.85 if len(names) > 6 else 1.35, 2.2 / max(len(names), 1)) * len(names)
         figure = new_figure(matplotlib, 9, height)
-        rows = figure.subplots(max(len(names), 1), 1, sharex=True, squeeze=False)[:, 0]
+        rows = channel_axes(figure, names)
         for axes, name in zip(rows, names, strict=False):
             column = values[:, one.channels.index(name)]
             _draw_cuts(axes, cuts)
             draw_channel(axes, times, np.where(kept, column, np.nan))
             axes.plot(times[~kept], column[~kept], "x", color=ORANGE, ms=3.5, mew=0.9)
-            axes.set_ylabel(shorten(name, 18), rotation=0, ha="right", va="center")
-        if not names:
-            note(rows[0], "no channels")
         rows[0].set_title(_headline(batch, i, len(times), kept, cuts))
         label = time_label(batch)
         if len(names) < one.n_channels:
             label += f"      {len(names)} of {one.n_channels} channels shown; others: channels=[…]"
         rows[-1].set_xlabel(label)
-        figure.align_ylabels(rows)
         return finish(figure, path)
 
 
@@ -101,7 +97,7 @@ def one_series(batch: SeriesBatch, i: int) -> SeriesBatch:
 
 
 def choose_channels(one: SeriesBatch, requested: Sequence[str] | None, most: int) -> list[str]:
-    """Names in the order of the batch; without a wish those that are observed most."""
+    """Names in the order of the batch; by default those that are observed most."""
     if requested is None:
         seen = np.isfinite(one.values).sum(axis=0)
         best = np.sort(np.argsort(-seen, kind="stable")[:most])
@@ -115,6 +111,17 @@ def choose_channels(one: SeriesBatch, requested: Sequence[str] | None, most: int
     if len(names) > most:
         raise InputError(f"at most {most} channels fit in a picture, got {len(names)}; choose some")
     return names
+
+
+def channel_axes(figure: Any, names: Sequence[str], empty: str = "no channels") -> Any:
+    """One row of axes for each channel, with its name; without channels one that says ``empty``."""
+    rows = figure.subplots(max(len(names), 1), 1, sharex=True, squeeze=False)[:, 0]
+    for axes, name in zip(rows, names, strict=False):
+        axes.set_ylabel(shorten(name, 18), rotation=0, ha="right", va="center")
+    if not names:
+        note(rows[0], empty)
+    figure.align_ylabels(rows)
+    return rows
 
 
 def draw_channel(axes: Any, times: Array, column: Array) -> None:
@@ -187,16 +194,78 @@ def _as_mask(keep: Any, length: int) -> Array:
     return mask
 
 
-def _cuts(batch: SeriesBatch, i: int, windows: Any) -> Array:
-    return Windows.of(windows).place(batch).of(i % len(batch))
-
-
 def _draw_cuts(axes: Any, cuts: Array | None) -> None:
     # Hundreds of lines would be a grey wall that hides the series.
     if cuts is not None and len(cuts) <= _MOST_CUTS:
         strength = 1.0 if len(cuts) < 40 else 0.7
         for cut in cuts:
             axes.axvline(cut, color=GREY, lw=0.8 * strength, alpha=0.6 * strength, zorder=1)
+
+
+# The forecast of the last part of a series.
+
+_MOST_FORECAST = 6
+
+
+def plot_forecast(
+    backtest: Any,
+    batch: SeriesBatch,
+    i: int = 0,
+    *,
+    channels: Sequence[str] | None = None,
+    path: Path | None = None,
+) -> Any:
+    """Plot one series with the forecast of its last part and its interval.
+
+    Parameters
+    ----------
+    backtest : Backtest
+        What ``RFormerForecaster.backtest`` gave.
+    batch : SeriesBatch
+        The series that were forecast.
+    i : int, default 0
+        Number of the series in the batch.
+    channels : sequence of str, optional
+        Names to draw, at most 6; by default those with the most forecasts.
+    path : path, optional
+        Also save the figure there (PNG, SVG, PDF by its ending).
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+    """
+    one = one_series(batch, i)
+    times, values = one.series(0)
+    mine = backtest.series == i
+    count = np.bincount(backtest.channel[mine], minlength=one.n_channels)
+    if channels is None:
+        most = np.sort(np.argsort(-count, kind="stable")[:_MOST_FORECAST])
+        names = [one.channels[c] for c in most if count[c]]
+    else:
+        names = choose_channels(one, channels, _MOST_FORECAST)
+    with styled() as matplotlib:
+        figure = new_figure(matplotlib, 9, 1.2 + 1.5 * max(len(names), 1))
+        rows = channel_axes(figure, names, "nothing was forecast")
+        for axes, name in zip(rows, names, strict=False):
+            c = one.channels.index(name)
+            draw_channel(axes, times, values[:, c])
+            mask = mine & (backtest.channel == c)
+            at = backtest.time[mask]
+            order = np.argsort(at)
+            axes.fill_between(
+                at[order], backtest.lower[mask][order], backtest.upper[mask][order],
+                color=ORANGE, alpha=0.25, lw=0,
+            )  # fmt: skip
+            axes.plot(at[order], backtest.value[mask][order], "o-", color=ORANGE, lw=1.2, ms=2.6)
+            if mask.any():
+                origin = float((at - backtest.ahead[mask])[0])
+                axes.axvline(origin, color=GREY, lw=0.8, ls=":")
+        rows[0].set_title(
+            f"{title_of(batch, i)}: forecast (orange) with intervals for "
+            f"{backtest.coverage:.0%} of the values"
+        )
+        rows[-1].set_xlabel(time_label(batch))
+        return finish(figure, path)
 
 
 # The tokens of one series as a heat map.
@@ -246,8 +315,7 @@ def plot_tokens(
         )
     edges = _edges(np.asarray(times, dtype=np.float64), len(x))
     if per_feature and x.size:
-        size = np.array([_robust(column) for column in x.T])
-        x = x / size
+        x = x / np.array([_robust(column) for column in x.T])
     n = x.shape[1]
     with styled() as matplotlib:
         row = 0.19 if n <= _MOST_NAMES else 6 / n
@@ -256,22 +324,15 @@ def plot_tokens(
         axes.set_title(f"{shorten(title, 80)}: {len(x)} × {n}")
         axes.set_xlabel("time")
         if x.size == 0:
-            note(axes, "no tokens")
-            axes.set_xticks([])
-            axes.set_yticks([])
+            note(axes, "no tokens", ticks=False)
             return finish(figure, path)
         # Light grey for NaN, which the white middle of the colours must not stand for.
         colours = matplotlib.colormaps["RdBu_r"].with_extremes(bad="#b9bcc2")
         limit = _robust(x)
         mesh = axes.pcolormesh(
-            edges,
-            np.arange(n + 1),
-            np.where(np.isfinite(x), x, np.nan).T,
-            cmap=colours,
-            vmin=-limit,
-            vmax=limit,
-            rasterized=True,
-        )
+            edges, np.arange(n + 1), np.where(np.isfinite(x), x, np.nan).T, cmap=colours,
+            vmin=-limit, vmax=limit, rasterized=True,
+        )  # fmt: skip
         axes.set_ylim(n, 0)
         axes.tick_params(length=0)
         if n <= _MOST_NAMES:
@@ -352,21 +413,15 @@ def plot_explanation(
         top, bottom = max(0.6 + 1.15 * len(names), 2.3), 0.8 + 0.24 * max(n_bars, 3)
         figure = new_figure(matplotlib, 9, top + bottom + 0.4)
         above, below = figure.subfigures(2, 1, height_ratios=(top, bottom))
-        rows = above.subplots(max(len(names), 1), 1, sharex=True, squeeze=False)[:, 0]
+        rows = channel_axes(above, names)
         above.suptitle(
             f"{title_of(batch, i)}  →  {shorten(explanation.prediction, 70)}",
-            x=0.01,
-            ha="left",
-            fontsize=11,
-            fontweight="bold",
-        )
+            x=0.01, ha="left", fontsize=11, fontweight="bold",
+        )  # fmt: skip
         shade = None
         for axes, name in zip(rows, names, strict=False):
             draw_channel(axes, times, values[:, one.channels.index(name)])
             shade = _shade(matplotlib, axes, edges, importance)
-            axes.set_ylabel(shorten(name, 18), rotation=0, ha="right", va="center")
-        if not names:
-            note(rows[0], "no channels")
         rows[-1].set_xlabel(time_label(batch))
         if shade is not None:
             bar = above.colorbar(shade, ax=list(rows), pad=0.01, aspect=15 * len(rows) ** 0.5)
@@ -401,15 +456,9 @@ def _shade(matplotlib: Any, axes: Any, edges: Any, importance: Any) -> Any:
     colours = matplotlib.colors.LinearSegmentedColormap.from_list("shade", stops)
     low, high = axes.get_ylim()
     mesh = axes.pcolormesh(
-        edges,
-        (low, high),
-        finite[None, :],
-        cmap=colours,
-        vmin=-largest if signed else 0.0,
-        vmax=largest,
-        zorder=0.5,
-        rasterized=True,
-    )
+        edges, (low, high), finite[None, :], cmap=colours, vmin=-largest if signed else 0.0,
+        vmax=largest, zorder=0.5, rasterized=True,
+    )  # fmt: skip
     axes.set_ylim(low, high)
     axes.grid(visible=False)
     return mesh
@@ -421,8 +470,7 @@ def _draw_bars(axes: Any, title: str, bars: Mapping[str, float], most: int) -> N
     more = len(bars) - len(first)
     axes.set_title(title + (f" (first {len(first)} of {len(bars)})" if more else ""))
     if not first:
-        note(axes, "none")
-        axes.set(xticks=[], yticks=[])
+        note(axes, "none", ticks=False)
         return
     sizes = [float(bars[name]) for name in first]
     axes.barh(

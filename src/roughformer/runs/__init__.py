@@ -8,6 +8,9 @@ from roughformer.runs.evaluation import (
     check_ending,
     chosen_target,
     evaluate_file,
+    is_forecaster,
+    load_model,
+    model_directory,
     predict_file,
     read_for,
     target_of,
@@ -21,49 +24,7 @@ from roughformer.runs.features import (
     token_config,
     write_tokens,
 )
-from roughformer.runs.run import (
-    is_forecaster,
-    load_model,
-    model_directory,
-    parse_assignments,
-    prepare_run,
-    settings_of,
-    started_run,
-    write_json,
-)
+from roughformer.runs.forecast import forecast_file
+from roughformer.runs.run import parse_assignments, write_json
 from roughformer.runs.training import TrainingRequest, run_training
 from roughformer.runs.tuning import TuningRequest, run_tuning
-
-__all__ = [
-    "Columns",
-    "SeriesData",
-    "TokenJob",
-    "TrainingRequest",
-    "TuningRequest",
-    "check_ending",
-    "chosen_target",
-    "evaluate_file",
-    "ids_of",
-    "is_forecaster",
-    "label_table",
-    "lifts_of",
-    "load_model",
-    "model_directory",
-    "parse_assignments",
-    "predict_file",
-    "prepare_run",
-    "read",
-    "read_data",
-    "read_for",
-    "run_training",
-    "run_tuning",
-    "settings_of",
-    "stamps",
-    "started_run",
-    "store_columns",
-    "target_of",
-    "token_config",
-    "write_columns",
-    "write_json",
-    "write_tokens",
-]

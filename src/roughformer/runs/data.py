@@ -37,26 +37,25 @@ class Columns:
 
     def plain(self) -> dict[str, Any]:
         """What is known, as JSON and TOML have it."""
-        found = {k: v for k, v in asdict(self).items() if v not in (None, ())}
-        return {k: list(v) if isinstance(v, tuple) else v for k, v in found.items()}
+        known = {k: v for k, v in asdict(self).items() if v not in (None, ())}
+        return {k: list(v) if isinstance(v, tuple) else v for k, v in known.items()}
 
     @classmethod
     def of(cls, plain: dict[str, Any]) -> "Columns":
         """What ``plain`` gave; a wrong name or kind is an ``InputError``."""
-        found: dict[str, Any] = {}
+        known = cls.__dataclass_fields__
         for name, value in plain.items():
-            if name not in cls.__dataclass_fields__:
-                known = ", ".join(cls.__dataclass_fields__)
-                raise InputError(f"[data] has the unknown key {name!r}; known are {known}")
-            if name in ("channels", "static"):
-                ok = isinstance(value, list | tuple) and all(isinstance(v, str) for v in value)
-                value = tuple(value) if ok else value
-            else:
-                ok = isinstance(value, str)
-            if not ok:
+            if name not in known:
+                raise InputError(
+                    f"[data] has the unknown key {name!r}; known are {', '.join(known)}"
+                )
+            several = name in ("channels", "static") and isinstance(value, list | tuple)
+            if not all(isinstance(v, str) for v in (value if several else [value])):
                 raise InputError(f"[data] {name} must name columns, got {value!r}")
-            found[name] = value
-        return cls(**found)
+        columns: dict[str, Any] = {
+            k: tuple(v) if isinstance(v, list) else v for k, v in plain.items()
+        }
+        return cls(**columns)
 
 
 def column_names(path: Path) -> list[str]:
@@ -75,9 +74,11 @@ def column_names(path: Path) -> list[str]:
         with pa.input_stream(str(path)) as head, pv.open_csv(head, **_csv_options(path)) as reader:
             return list(reader.schema.names)
     except (pa.ArrowException, OSError) as error:
-        raise InputError(
-            f"{path} cannot be read as a table: {' '.join(str(error).split())}"
-        ) from None
+        raise _unreadable(path, error) from None
+
+
+def _unreadable(path: Path, error: Exception) -> InputError:
+    return InputError(f"{path} cannot be read as a table: {' '.join(str(error).split())}")
 
 
 def _csv_options(path: Path) -> dict[str, Any]:
@@ -98,10 +99,9 @@ def resolve(
     ``channel`` and ``value``, the channels of a wide one as the columns with no other role
     (``taken`` have one, and so has ``label``). ``read`` reads columns of a file that is not local.
     """
-    said = {role: name for role, name in asdict(given).items() if name not in (None, ())}
     roles = guess_roles(
         present,
-        said,
+        {role: name for role, name in asdict(given).items() if name not in (None, ())},
         taken,
         read=read or (lambda names: _read_columns(path, [n for n in names if n in present])),
         table=str(path),
@@ -123,30 +123,29 @@ def _read_columns(path: Path, names: list[str]) -> Any:
         options = pv.ConvertOptions(include_columns=names)
         return pv.read_csv(path, **_csv_options(path), convert_options=options)
     except pa.ArrowException as error:
-        raise InputError(
-            f"{path} cannot be read as a table: {' '.join(str(error).split())}"
-        ) from None
+        raise _unreadable(path, error) from None
 
 
 def values_by_series(path: Path, key: str, column: str) -> dict[str, Any]:
     """id (as text) -> the value of ``column``, which must not change within a series."""
     import pyarrow as pa
 
-    for name in (key, column):
-        if name not in column_names(path):
-            raise InputError(
-                f"{path} has no column {name!r}; its columns are {', '.join(column_names(path))}"
-            )
+    present = column_names(path)
+    missing = [name for name in (key, column) if name not in present]
+    if missing:
+        raise InputError(
+            f"{path} has no column {missing[0]!r}; its columns are {', '.join(present)}"
+        )
     table = _read_columns(path, list(dict.fromkeys((key, column))))
     small = pa.table({"key": table.column(key), "value": table.column(column)})
-    found = small.group_by("key").aggregate([("value", "min"), ("value", "max")]).to_pylist()
-    for row in found:
+    rows = small.group_by("key").aggregate([("value", "min"), ("value", "max")]).to_pylist()
+    for row in rows:
         if row["value_min"] != row["value_max"]:
             raise InputError(
                 f"column {column!r} of {path} must not change within a series, but series "
                 f"{row['key']!r} has {row['value_min']!r} and {row['value_max']!r}"
             )
-    return {str(row["key"]): row["value_min"] for row in found if row["value_min"] is not None}
+    return {str(row["key"]): row["value_min"] for row in rows if row["value_min"] is not None}
 
 
 # A feature store as the data of a command.
@@ -156,11 +155,11 @@ _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+")  # two letters at least: C:/ 
 
 def place_of(path: Path) -> str | None:
     """The URI that was given as a path, which leaves one of its slashes; None: it is a path."""
-    found = _URI.match(str(path))
-    if found is None:
+    scheme = _URI.match(str(path))
+    if scheme is None:
         return None
-    slashes = ":///" if found[1].lower() == "file" else "://"
-    return found[1] + slashes + str(path)[found.end() :]
+    slashes = ":///" if scheme[1].lower() == "file" else "://"
+    return scheme[1] + slashes + str(path)[scheme.end() :]
 
 
 def stored_at(path: Path) -> StoredSeries | None:
@@ -309,8 +308,8 @@ def read_data(
     if stored is not None:
         if group is not None or labels is not None:
             raise InputError("--group and --labels are for tables; a store has its labels with it")
-        found = stored_target(stored, names, path) if names else None
-        return SeriesData(stored if lazily else stored[:], found, None, columns)
+        labels_of_store = stored_target(stored, names, path) if names else None
+        return SeriesData(stored if lazily else stored[:], labels_of_store, None, columns)
     if not path.exists():
         raise InputError(f"there is no file {str(path)!r}; check the path")
     twice = [name for i, name in enumerate(names) if name in names[:i]]
@@ -318,18 +317,18 @@ def read_data(
         raise InputError(f"--target names {twice[0]!r} twice; name each target once")
     batch, columns = _read_file(path, columns, names, group, labelled=labels is None)
     groups = None if group is None else _groups(path, columns, group, labels, batch)
-    found = None
+    values = None
     notes: tuple[str, ...] = ()
     if names and labels is not None:
-        found, known = _from_labels(labels, columns, names, batch)
+        values, known = _from_labels(labels, columns, names, batch)
         if not known.all():
             missing = int((~known).sum())
             notes = (f"{missing} of {len(batch)} series have no row in {labels} and are left out",)
-            batch, found = _with_ids(batch)[known], found[known]
+            batch, values = _with_ids(batch)[known], values[known]
             groups = None if groups is None else groups[known]
     elif names:
-        found = _targets(path, columns, names, batch)
-    return SeriesData(batch, found, groups, columns, notes)
+        values = _targets(path, columns, names, batch)
+    return SeriesData(batch, values, groups, columns, notes)
 
 
 def ids_of(batch: SeriesBatch) -> Array:
@@ -448,13 +447,13 @@ def _targets(
             return batch.labels
         assert columns.series_id is not None
         return _stack([_column(path, columns.series_id, name, batch) for name in names])
-    found = []
+    targets = []
     for name in names:
         if name == "label" and batch.labels is not None:
-            found.append(batch.labels)
+            targets.append(batch.labels)
         elif name in batch.static_names:
             assert batch.static is not None
-            found.append(batch.static[:, batch.static_names.index(name)])
+            targets.append(batch.static[:, batch.static_names.index(name)])
         else:
             has = ["label"] if batch.labels is not None else []
             raise InputError(
@@ -462,7 +461,7 @@ def _targets(
                 f"{', '.join([*has, *batch.static_names]) or 'neither labels nor covariates'}. "
                 "Name one with --target, or give a table of targets with --labels"
             )
-    return _stack(found)
+    return _stack(targets)
 
 
 def _stack(columns: list[Array]) -> Array:
@@ -485,7 +484,7 @@ def _from_labels(
     key = _key_of(present, columns)
     if list(names) == ["label"] and "label" not in present and len(present) == 2:
         names = [name for name in present if name != key]
-    found = []
+    targets = []
     keys = _keys(batch)
     known = np.ones(len(batch), dtype=bool)
     for name in names:
@@ -497,13 +496,13 @@ def _from_labels(
         table = values_by_series(labels, key, name)
         default = next(iter(table.values()), None)
         known &= np.array([k in table for k in keys], dtype=bool)
-        found.append(np.array([table.get(k, default) for k in keys]))
+        targets.append(np.array([table.get(k, default) for k in keys]))
     if not known.any():
         raise InputError(
             f"no series of the data is in {labels}: its column {key!r} must hold their ids, such "
             f"as {keys[0] if keys else '0'!r}"
         )
-    return _stack(found), known
+    return _stack(targets), known
 
 
 def _key_of(present: list[str], columns: Columns) -> str:

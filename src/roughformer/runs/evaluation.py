@@ -1,4 +1,4 @@
-"""Predictions of a trained model for a file of series: as a table, scored, drawn."""
+"""A trained model on a file of series: read it, predict, evaluate, write tables."""
 
 import sys
 from collections.abc import Sequence
@@ -9,124 +9,58 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from roughformer.errors import InputError
-from roughformer.inference import ClassTargets, Predictor, check_numbers
+from roughformer.errors import CheckpointError, InputError
+from roughformer.estimators import TrainedEstimator, estimator_class
+from roughformer.inference import ClassTargets, Predictor
 from roughformer.runs.data import Columns, SeriesData, ids_of, read_data, stamps
-from roughformer.runs.run import Estimator, load_model
-from roughformer.series import SeriesBatch
-from roughformer.train import classification_scores, regression_scores
-from roughformer.util.threads import using_threads
+from roughformer.runs.scores import predictions, scores_of
+from roughformer.util.checkpoint import load_checkpoint
 
 Array = npt.NDArray[Any]
-_SPREAD = 1.96  # standard deviations of a 95 % interval
 
 
-def predictions(
-    predictor: Predictor,
-    batch: SeriesBatch,
-    *,
-    drop: float = 0.0,
-    seed: int = 0,
-    threads: int | None = None,
-) -> dict[str, Array]:
-    """``probabilities (B, K)``, or ``point (B, m)`` with ``deviation`` or ``quantiles``."""
-    with using_threads(threads):
-        if isinstance(predictor.targets, ClassTargets):
-            return {"probabilities": predictor.probabilities(batch, drop=drop, seed=seed)}
-        return dict(predictor.predict(batch, drop=drop, seed=seed))
+def model_directory(path: Path) -> Path:
+    """``path`` if it is a model's directory, or the model's directory of the run ``path``."""
+    if not path.is_dir():
+        raise InputError(f"there is no directory {str(path)!r}; give that of a run or of a model")
+    if (path / "manifest.json").exists():
+        return path
+    if (path / "model").is_dir():
+        return path / "model"
+    if (path / "state").is_dir() or (path / "config.toml").exists():
+        raise InputError(
+            f"the run {path} has no model yet: it is not finished; continue it with roughformer "
+            "train ... --resume"
+        )
+    raise CheckpointError(f"{path} holds neither a run nor a model; give the --out of a training")
 
 
-def prediction_columns(
-    predictor: Predictor, found: dict[str, Array], names: tuple[str, ...] = (), proba: bool = True
-) -> dict[str, Array]:
-    """Column name -> ``(B,)``: prediction, then probabilities, std or quantiles.
-
-    ``names``: of several targets, which give each column its end.
-    """
-    targets = predictor.targets
-    if isinstance(targets, ClassTargets):
-        p = found["probabilities"]
-        columns: dict[str, Array] = {"prediction": targets.labels[p.argmax(axis=1)]}
-        if proba:
-            columns |= {f"p_{label}": p[:, k] for k, label in enumerate(targets.labels)}
-        return columns
-    columns = {}
-    m = found["point"].shape[1]
-    for j in range(m):
-        end = "" if m == 1 else f"_{names[j] if len(names) == m else j}"
-        columns[f"prediction{end}"] = found["point"][:, j]
-        if "deviation" in found:
-            columns[f"std{end}"] = found["deviation"][:, j]
-        for q, level in enumerate(predictor.outputs.quantiles if "quantiles" in found else ()):
-            columns[f"q{level:g}{end}"] = found["quantiles"][:, j, q]
-    return columns
+def is_forecaster(path: Path) -> bool:
+    """Whether a directory holds a forecaster."""
+    return load_checkpoint(model_directory(path)).config.get("kind") == "forecaster"
 
 
-def scores_of(predictor: Predictor, found: dict[str, Array], target: Array) -> dict[str, float]:
-    """Scores of predictions against targets ``(B,)`` or ``(B, m)`` of the world."""
-    if isinstance(predictor.targets, ClassTargets):
-        numbers = predictor.targets.numbers(_like_labels(predictor.targets, target)).numpy()
-        return classification_scores(found["probabilities"], numbers)
-    return regression_scores(found["point"], check_numbers(target, len(target))[0])
+def load_model(path: Path, threads: int | None = None, device: str = "cpu") -> TrainedEstimator:
+    """The estimator of a run or of a model's directory."""
+    directory = model_directory(path)
+    config = load_checkpoint(directory).config
+    task = config.get("facts", {}).get("task")
+    if task not in ("classification", "regression"):
+        raise CheckpointError(
+            f"{directory} is a checkpoint, but not of a trained model; give the model of a run"
+        )
+    estimator = estimator_class(task, config["kind"]).load(directory, device)
+    estimator.set_params(n_jobs=threads)
+    return estimator
 
 
-def _like_labels(targets: ClassTargets, y: Array) -> Array:
-    """Labels of another file may be read as another kind: "1" and 1 are the same class."""
-    if y.dtype.kind == targets.labels.dtype.kind:
-        return y
-    by_text = {str(label): label for label in targets.labels}
-    return np.array([by_text.get(str(label), label) for label in y.tolist()])
-
-
-def figures_of(
-    predictor: Predictor, found: dict[str, Array], target: Array, part: str
-) -> list[tuple[str, str, Any]]:
-    """Pictures as (file name, caption, figure): confusion and calibration, or regression."""
-    from roughformer import plots
-
-    if isinstance(predictor.targets, ClassTargets):
-        labels = predictor.targets.labels
-        y = predictor.targets.numbers(_like_labels(predictor.targets, target)).numpy()
-        p = found["probabilities"]
-        matrix = np.zeros((len(labels), len(labels)), dtype=np.int64)
-        np.add.at(matrix, (y, p.argmax(axis=1)), 1)
-        made = [
-            (
-                "confusion",
-                f"Truth and prediction, {part}",
-                plots.plot_confusion(matrix, labels.tolist()),
-            )
-        ]
-        if len(labels) > 1:
-            figure = plots.plot_calibration(y, p)
-            made.append(("calibration", f"Confidence and frequency, {part}", figure))
-        return made
-    y = check_numbers(target, len(target))[0]
-    made = []
-    for j in range(y.shape[1]):
-        interval = None
-        point = found["point"][:, j]
-        if "deviation" in found:
-            half = _SPREAD * found["deviation"][:, j]
-            interval = np.stack([point - half, point + half], axis=1)
-        elif "quantiles" in found and found["quantiles"].shape[2] > 1:
-            interval = found["quantiles"][:, j][:, [0, -1]]
-        end = "" if y.shape[1] == 1 else f"_{j}"
-        figure = plots.plot_regression(y[:, j], point, interval)
-        made.append((f"regression{end}", f"Truth and prediction, {part}", figure))
-    return made
-
-
-# From a trained model and a file to tables of predictions.
-
-
-def target_of(estimator: Estimator) -> str:
+def target_of(estimator: TrainedEstimator) -> str:
     """The name of the target a model was trained on."""
     about: dict[str, Any] = estimator.predictor_.metadata.get("data", {})
     return str(about.get("target", "label"))
 
 
-def chosen_target(estimator: Estimator, name: str | None) -> Any:
+def chosen_target(estimator: TrainedEstimator, name: str | None) -> Any:
     """What ``--target`` names, as ``inference.explain`` takes it: a class, or the number of a
     target, which may be told by its name in training; None: not said, and none of several.
     """
@@ -153,7 +87,7 @@ def chosen_target(estimator: Estimator, name: str | None) -> Any:
 
 
 def read_for(
-    estimator: Estimator,
+    estimator: TrainedEstimator,
     path: Path,
     given: Columns,
     *,
@@ -170,7 +104,7 @@ def read_for(
 
 
 def evaluate_file(
-    estimator: Estimator,
+    estimator: TrainedEstimator,
     path: Path,
     given: Columns | None = None,
     *,
@@ -231,17 +165,46 @@ def predict_file(
             "--windows-out: only a causal model predicts at every window; train with --causal"
         )
     batch = read_for(estimator, path, given).batch
-    found = predictions(predictor, batch, drop=drop, seed=seed, threads=threads)
+    predicted = predictions(predictor, batch, drop=drop, seed=seed, threads=threads)
     names = tuple(target_of(estimator).split(","))
-    columns = prediction_columns(predictor, found, names, proba)
+    columns = prediction_columns(predictor, predicted, names, proba)
     write_columns({"series_id": ids_of(batch), **columns}, out)
     if windows_out is not None:
         thinned = batch.drop_points(drop, seed) if drop else batch
         write_columns(_of_windows(estimator, thinned, proba, names), windows_out)
 
 
+def prediction_columns(
+    predictor: Predictor,
+    predicted: dict[str, Array],
+    names: tuple[str, ...] = (),
+    proba: bool = True,
+) -> dict[str, Array]:
+    """Column name -> ``(B,)``: prediction, then probabilities, std or quantiles.
+
+    ``names``: of several targets, which give each column its end.
+    """
+    targets = predictor.targets
+    if isinstance(targets, ClassTargets):
+        p = predicted["probabilities"]
+        columns: dict[str, Array] = {"prediction": targets.labels[p.argmax(axis=1)]}
+        if proba:
+            columns |= {f"p_{label}": p[:, k] for k, label in enumerate(targets.labels)}
+        return columns
+    columns = {}
+    m = predicted["point"].shape[1]
+    for j in range(m):
+        end = "" if m == 1 else f"_{names[j] if len(names) == m else j}"
+        columns[f"prediction{end}"] = predicted["point"][:, j]
+        if "deviation" in predicted:
+            columns[f"std{end}"] = predicted["deviation"][:, j]
+        for q, level in enumerate(predictor.outputs.quantiles if "quantiles" in predicted else ()):
+            columns[f"q{level:g}{end}"] = predicted["quantiles"][:, j, q]
+    return columns
+
+
 def _of_windows(
-    estimator: Estimator, batch: Any, proba: bool, names: tuple[str, ...]
+    estimator: TrainedEstimator, batch: Any, proba: bool, names: tuple[str, ...]
 ) -> dict[str, Array]:
     rows = estimator.predict_windows(batch)
     ids = ids_of(batch)

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -53,37 +53,55 @@ _MOST_COLUMNS = 50_000  # a Parquet file with more is of no use
 Array = npt.NDArray[Any]
 
 
-@dataclass(frozen=True)
-class Size:
+class Size(NamedTuple):
     """How large the tokens of a job are, as float32."""
 
     series: int
     windows: int
     features: int
-
-    @property
-    def bytes(self) -> int:
-        """Of all rows."""
-        return memory_estimate(1, self.windows, self.features)
+    bytes: int
 
 
-def lifts_of(words: tuple[str, ...]) -> tuple[Lift | str, ...]:
-    """``time``, ``clock:8``, ``lag:0.5``, ... as lifts; ``none`` for none."""
-    found: list[Lift | str] = []
-    for word in () if words == ("none",) else words:
+def _lift_options(words: Sequence[str]) -> dict[str, Any]:
+    """``time``, ``time:span``, ``counts``, ``clock:8``, ``lag:0.5``, ... or ``none`` as options of
+    ``TokenConfig``.
+    """
+    options: dict[str, Any] = {"time": "none"}
+    for word in () if tuple(words) == ("none",) else words:
         name, _, amount = word.partition(":")
         try:
-            if name == "lag":
-                found.append(Lag(float(amount)))
-            elif name == "clock" and amount:
-                found.append(Clock(int(amount)))
+            if word in ("counts", "basepoint"):
+                options[word] = True
+            elif word in ("time", "time:span"):
+                options["time"] = "span" if amount else "unit"
+            elif name == "clock":
+                options["clock"] = int(amount or 16)
+            elif name == "lag":
+                options["lags"] = (*options.get("lags", ()), float(amount))
             else:
-                found.append(word)
+                raise InputError(
+                    f"--lift {word}: unknown; known are time, time:span, counts, basepoint, clock, "
+                    "clock:N and lag:DELAY, or none"
+                )
         except ValueError as error:
             if isinstance(error, InputError):
                 raise
             raise InputError(f"--lift {word}: a number is needed after the colon") from None
-    return tuple(found)
+    return options
+
+
+def lifts_of(words: Sequence[str]) -> tuple[Lift | str, ...]:
+    """``time``, ``clock:8``, ``lag:0.5``, ... as lifts; ``none`` for none."""
+    options = _lift_options(words)
+    names: list[Lift | str] = [name for name in ("counts", "basepoint") if name in options]
+    names += ["time"] if options["time"] != "none" else []
+    clock = [Clock(options["clock"])] if "clock" in options else []
+    return (*names, *clock, *(Lag(delay) for delay in options.get("lags", ())))
+
+
+def token_config(lifts: Sequence[str], **options: Any) -> TokenConfig:
+    """``time``, ``counts``, ``clock:8``, ... as a model's configuration has them."""
+    return TokenConfig(**_lift_options(lifts), **options)
 
 
 @dataclass(frozen=True)
@@ -119,14 +137,10 @@ class TokenJob:
         """What a token holds."""
         return layout_of(self.batch.channels, self.depth, self.views, self.lifts, self.transform)
 
-    @cached_property
-    def names(self) -> list[str]:
-        """Of the features."""
-        return list(self.layout.names())
-
     def size(self) -> Size:
         """What will be written; nothing is computed."""
-        return Size(len(self.batch), int(self.cuts.n_windows.sum()), self.layout.size)
+        windows, features = int(self.cuts.n_windows.sum()), self.layout.size
+        return Size(len(self.batch), windows, features, memory_estimate(1, windows, features))
 
     def check(self, directory: Path) -> None:
         """``CapacityError`` if it cannot work out; nothing is allocated."""
@@ -188,13 +202,14 @@ class TokenJob:
         }
         if self.labels is not None and self.labels.ndim == 1:
             columns["label"] = self.labels[first:last][row]
-        columns |= {name: np.ascontiguousarray(flat[:, k]) for k, name in enumerate(self.names)}
+        columns |= {
+            name: np.ascontiguousarray(flat[:, k]) for k, name in enumerate(self.layout.names())
+        }
         return pa.table(columns)
 
 
 def write_tokens(job: TokenJob, path: Path) -> None:
     """Write aside, then move into place; a bar on a terminal if it takes long."""
-    import pyarrow.parquet as pq
     from rich.console import Console
     from rich.progress import track
 
@@ -230,32 +245,6 @@ def write_tokens(job: TokenJob, path: Path) -> None:
 # Tables of any size -> a feature store, with a bar on a terminal and a line at the end.
 
 
-def token_config(lifts: Sequence[str], **options: Any) -> TokenConfig:
-    """``time``, ``counts``, ``clock:8``, ``lag:0.5``, ... as a model's configuration has them."""
-    found: dict[str, Any] = {"time": "none"}
-    for word in () if tuple(lifts) == ("none",) else lifts:
-        name, _, amount = word.partition(":")
-        try:
-            if word in ("counts", "basepoint"):
-                found[word] = True
-            elif word in ("time", "time:span"):
-                found["time"] = "span" if amount else "unit"
-            elif name == "clock":
-                found["clock"] = int(amount or 16)
-            elif name == "lag":
-                found["lags"] = (*found.get("lags", ()), float(amount))
-            else:
-                raise InputError(
-                    f"--lift {word}: unknown; known are time, time:span, counts, basepoint, clock, "
-                    "clock:N and lag:DELAY, or none"
-                )
-        except ValueError as error:
-            if isinstance(error, InputError):
-                raise
-            raise InputError(f"--lift {word}: a number is needed after the colon") from None
-    return TokenConfig(**found, **options)
-
-
 def store_columns(
     data: Sequence[Any], given: Columns, label: str | None = None, labels: Path | None = None
 ) -> TableColumns:
@@ -276,7 +265,6 @@ def store_columns(
             f"{files[0]} was written by SeriesBatch.save, whose ids and labels are no columns; "
             "write it as a table with roughformer.io.write_table"
         )
-    column = label if labels is None else None
     # A column that is called like the labels of a table of labels holds them, too.
     taken = [name for name in (label,) if name is not None]
     # What directories tell (patient=17/) is the same in all rows of a file: no channel.
@@ -285,22 +273,22 @@ def store_columns(
 
     def read(wanted: list[str]) -> Any:
         # The first row group is enough to tell, and fits into memory.
-        columns = [name for name in wanted if name in names]
+        present = [name for name in wanted if name in names]
         with files[0].open() as stream:
             file = pq.ParquetFile(stream)
-            return file.read_row_group(0, columns) if file.num_row_groups else file.read(columns)
+            return file.read_row_group(0, present) if file.num_row_groups else file.read(present)
 
     try:
-        found = resolve(path, given, names, taken, read)
+        columns = resolve(path, given, names, taken, read)
     except InputError:
-        found = resolve(path, given, [*names, *keys], [*taken, *keys], read)
-    if found.series_id in keys:
-        say(f"note: series are told by directories, {found.series_id}=...")
-    assert found.series_id is not None
-    assert found.time is not None
-    channels = found.channels
-    if found.channel is not None:
-        present = entries_of(files, found.channel)
+        columns = resolve(path, given, [*names, *keys], [*taken, *keys], read)
+    if columns.series_id in keys:
+        say(f"note: series are told by directories, {columns.series_id}=...")
+    assert columns.series_id is not None
+    assert columns.time is not None
+    channels = columns.channels
+    if columns.channel is not None:
+        present = entries_of(files, columns.channel)
         unknown = [name for name in channels or () if name not in present]
         if unknown:
             raise InputError(
@@ -309,8 +297,9 @@ def store_columns(
         channels = channels or tuple(present)
     assert channels is not None
     return TableColumns(
-        found.series_id, found.time, channels, found.channel, found.value, found.static, column
-    )
+        columns.series_id, columns.time, channels, columns.channel, columns.value, columns.static,
+        label if labels is None else None,
+    )  # fmt: skip
 
 
 def label_table(
@@ -329,7 +318,7 @@ def label_table(
                 f"which column of {labels} is the label: {', '.join(others)}? Name it with --label"
             )
         name = others[0]
-    found = values_by_series(labels, key, name)
-    if not found:
+    by_series = values_by_series(labels, key, name)
+    if not by_series:
         raise InputError(f"{labels} has no label at all in its column {name!r}")
-    return found
+    return by_series

@@ -23,10 +23,8 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import TypeAdapter, ValidationError
 
-from roughformer.errors import CheckpointError, InputError
-from roughformer.estimators import TrainedEstimator, estimator_class
+from roughformer.errors import InputError
 from roughformer.util.atomic import holding, write_file
-from roughformer.util.checkpoint import load_checkpoint
 from roughformer.util.groups import Group
 
 _PARTS = (
@@ -36,33 +34,6 @@ _PARTS = (
 _REPLACED = ".replaced"  # where an earlier run waits until the one in its place has begun
 _LOCK = "run.lock"  # held by the process that trains there
 _MEMBER = "member-"  # a directory for each of several models that answer as one
-Estimator = TrainedEstimator
-
-
-def prepare_run(out: Path, *, resume: bool, force: bool) -> None:
-    """Make the directory, or say why it must not be written."""
-    if out.exists() and not out.is_dir():
-        raise InputError(f"{out} is a file; choose a directory with --out")
-    inside = {p.name for p in out.iterdir() if p.name != _LOCK} if out.exists() else set()
-    ours = {name for name in inside if _is_ours(name)}
-    if resume and (ours or not inside):
-        pass  # nothing is touched before it is clear that the run can go on
-    elif force:
-        for name in ours - {_REPLACED}:
-            _remove(out / name)
-    elif "metrics.json" in inside:
-        raise InputError(
-            f"{out} holds a finished run; choose another directory with --out, or replace it with "
-            "--force"
-        )
-    elif ours:
-        raise InputError(
-            f"{out} holds a run that did not finish; go on with --resume, start it anew with "
-            "--force, or choose another directory with --out"
-        )
-    elif inside:
-        raise InputError(f"{out} is not empty and holds no run; choose another directory (--out)")
-    out.mkdir(parents=True, exist_ok=True)
 
 
 def _launch() -> str | None:
@@ -84,7 +55,8 @@ def is_restart(out: Path) -> bool:
 def started_run(
     out: Path, *, resume: bool, force: bool, held: ExitStack | None = None
 ) -> Iterator[None]:
-    """``prepare_run``; ``held`` keeps other processes out of the directory.
+    """Make the directory of a run, or say why it must not be written; ``held`` keeps other
+    processes out of it.
 
     A run that is refused before its first state is saved leaves no traces, so that the corrected
     command is not held back by them; what was there before stays.
@@ -94,7 +66,8 @@ def started_run(
         _hold(out, held)
     if force and not resume:
         _set_aside(out)
-    prepare_run(out, resume=resume, force=force)
+    _check_directory(out, resume=resume, force=force)
+    out.mkdir(parents=True, exist_ok=True)
     if made:
         _hold(out, held)
     before = {path.name for path in out.iterdir()}
@@ -104,8 +77,10 @@ def started_run(
     try:
         yield
     except BaseException as error:
+        if _begun(out):
+            _remove(out / _REPLACED)
         # What was interrupted may go on from its configuration, unless an earlier run waits.
-        if not _begun(out) and (isinstance(error, Exception) or (out / _REPLACED).exists()):
+        elif isinstance(error, Exception) or (out / _REPLACED).exists():
             for path in list(out.iterdir()):
                 if path.name not in before and _is_ours(path.name):
                     _remove(path)
@@ -114,10 +89,28 @@ def started_run(
             with suppress(OSError):  # something else is in there now
                 for path in made:
                     path.rmdir()
-        if _begun(out):
-            _remove(out / _REPLACED)
         raise
     _remove(out / _REPLACED)
+
+
+def _check_directory(out: Path, *, resume: bool, force: bool) -> None:
+    if out.exists() and not out.is_dir():
+        raise InputError(f"{out} is a file; choose a directory with --out")
+    inside = {path.name for path in out.iterdir() if path.name != _LOCK} if out.exists() else set()
+    ours = any(map(_is_ours, inside))
+    if not inside or force or (resume and ours):
+        return
+    if "metrics.json" in inside:
+        raise InputError(
+            f"{out} holds a finished run; choose another directory with --out, or replace it with "
+            "--force"
+        )
+    if ours:
+        raise InputError(
+            f"{out} holds a run that did not finish; go on with --resume, start it anew with "
+            "--force, or choose another directory with --out"
+        )
+    raise InputError(f"{out} is not empty and holds no run; choose another directory (--out)")
 
 
 def _hold(out: Path, held: ExitStack | None) -> None:
@@ -163,41 +156,6 @@ def _remove(path: Path) -> None:
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
-
-
-def model_directory(path: Path) -> Path:
-    """``path`` if it is a model's directory, or the model's directory of the run ``path``."""
-    if not path.is_dir():
-        raise InputError(f"there is no directory {str(path)!r}; give that of a run or of a model")
-    if (path / "manifest.json").exists():
-        return path
-    if (path / "model").is_dir():
-        return path / "model"
-    if (path / "state").is_dir() or (path / "config.toml").exists():
-        raise InputError(
-            f"the run {path} has no model yet: it is not finished; continue it with roughformer "
-            "train ... --resume"
-        )
-    raise CheckpointError(f"{path} holds neither a run nor a model; give the --out of a training")
-
-
-def is_forecaster(path: Path) -> bool:
-    """Whether a directory holds a forecaster."""
-    return load_checkpoint(model_directory(path)).config.get("kind") == "forecaster"
-
-
-def load_model(path: Path, threads: int | None = None, device: str = "cpu") -> Estimator:
-    """The estimator of a run or of a model's directory."""
-    directory = model_directory(path)
-    config = load_checkpoint(directory).config
-    task = config.get("facts", {}).get("task")
-    if task not in ("classification", "regression"):
-        raise CheckpointError(
-            f"{directory} is a checkpoint, but not of a trained model; give the model of a run"
-        )
-    estimator = estimator_class(task, config["kind"]).load(directory, device)
-    estimator.set_params(n_jobs=threads)
-    return estimator
 
 
 def write_json(path: Path, data: Any) -> None:
@@ -266,7 +224,7 @@ def parse_assignments(pairs: list[str]) -> dict[str, Any]:
 
     ``tokens.clock=8`` is one option of a group.
     """
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for pair in pairs:
         name, equals, text = pair.partition("=")
         if not equals or not name.strip():
@@ -274,12 +232,12 @@ def parse_assignments(pairs: list[str]) -> dict[str, Any]:
         whole, dot, entry = name.strip().replace("-", "_").partition(".")
         value = _value(text.strip())
         if not dot:
-            found[whole] = value
-        elif isinstance(found.setdefault(whole, {}), dict):
-            found[whole][entry] = value
+            settings[whole] = value
+        elif isinstance(settings.setdefault(whole, {}), dict):
+            settings[whole][entry] = value
         else:
             raise InputError(f"--set {whole}=... and --set {whole}.{entry}=... do not go together")
-    return found
+    return settings
 
 
 def _value(text: str) -> Any:
@@ -294,18 +252,17 @@ def _value(text: str) -> Any:
         return [_value(part.strip()) for part in text.split(",")] if "," in text else text
 
 
-def settings_of(
-    task: str, preset: str, *layers: Mapping[str, Any], model: str = "rformer"
-) -> dict[str, Any]:
-    """All settings: the estimator's own, the preset's, then each layer over the one before."""
-    cls = estimator_class(task, model)
-    found = cls.usual_settings() | cls.preset_settings(preset) | {"random_state": 0}
+def settings_of(cls: Any, preset: str, *layers: Mapping[str, Any]) -> dict[str, Any]:
+    """All settings of the estimators ``cls``: their own, the preset's, then each layer over the one
+    before.
+    """
+    settings = cls.usual_settings() | cls.preset_settings(preset) | {"random_state": 0}
     hints = get_type_hints(cls.__init__)
     for layer in layers:
         try:
             given = cls.settings(layer)
         except InputError:
-            _check_task(task, model, layer)
+            _check_task(cls, layer)
             raise
         for name, value in given.items():
             option = name.rpartition("__")[2]
@@ -319,20 +276,20 @@ def settings_of(
                 hint = cls.groups[group].model_fields[option].rebuild_annotation()
             else:
                 hint = hints[name]
-            found[name] = _checked(name.replace("__", "."), value, hint)
-    return {name: v for name, v in found.items() if name.rpartition("__")[2] not in _NOT_HERE}
+            settings[name] = _checked(name.replace("__", "."), value, hint)
+    return {name: v for name, v in settings.items() if name.rpartition("__")[2] not in _NOT_HERE}
 
 
-def _check_task(task: str, model: str, layer: Mapping[str, Any]) -> None:
+def _check_task(cls: Any, layer: Mapping[str, Any]) -> None:
     """Say so if a setting belongs to another task or model."""
-    for name, (its_task, its_model) in _HOMES.items():
-        known = {s.rpartition("__")[2] for s in estimator_class(task, model).usual_settings()}
+    known = {setting.rpartition("__")[2] for setting in cls.usual_settings()}
+    for name, (task, model) in _HOMES.items():
         if name in layer and name not in known:
-            changes = [] if task == its_task else [f"--task {its_task}"]
-            if task == its_task or its_model == "tempo":
-                changes.append(f"--model {its_model}")
+            changes = [] if cls.task == task else [f"--task {task}"]
+            if cls.task == task or model == "tempo":
+                changes.append(f"--model {model}")
             raise InputError(
-                f"{name!r} is no parameter of a {task} by this model; leave it out, or use "
+                f"{name!r} is no parameter of a {cls.task} by this model; leave it out, or use "
                 f"{' '.join(changes)}"
             )
 
@@ -359,16 +316,6 @@ def _choices(hint: Any) -> list[Any]:
     """The literal values among a type's choices."""
     inside = get_args(hint)
     return [*inside, *(choice for part in inside for choice in _choices(part))]
-
-
-def by_setting(cls: type[TrainedEstimator], table: dict[str, Any]) -> dict[str, Any]:
-    """What a space says of each parameter, under its one name."""
-    found: dict[str, Any] = {}
-    for name, said in table.items():
-        inside = said if name in cls.groups and isinstance(said, dict) else None
-        parts = {name: said} if inside is None else {f"{name}.{o}": v for o, v in inside.items()}
-        found |= {cls.setting_name(part): value for part, value in parts.items()}
-    return found
 
 
 def to_toml(settings: Mapping[str, Any], tables: Mapping[str, Mapping[str, Any]]) -> str:

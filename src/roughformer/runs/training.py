@@ -10,11 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from roughformer.errors import InputError
-from roughformer.estimators import Scores, compared, estimator_class, known_scores
-from roughformer.inference import Predictor
+from roughformer.estimators import estimator_class
+from roughformer.inference import Predictor, Scores, compared, known_scores
 from roughformer.plots.report import write_report
 from roughformer.runs.data import Columns, SeriesData, read_data, say
-from roughformer.runs.evaluation import figures_of, predictions, scores_of
 from roughformer.runs.run import (
     choose_task,
     is_restart,
@@ -24,6 +23,7 @@ from roughformer.runs.run import (
     to_toml,
     write_json,
 )
+from roughformer.runs.scores import figures_of, predictions, scores_of
 from roughformer.store import StoredSeries
 from roughformer.train import better, current_process_group
 from roughformer.util.atomic import write_file
@@ -76,30 +76,30 @@ class LoadedRequest:
 def read_request(request: TrainingRequest) -> LoadedRequest:
     """Read the configuration and the data."""
     given = {} if request.config is None else read_config(request.config)
-    chosen = _with_config(request, given.pop("data", {}))
+    request = _with_config(request, given.pop("data", {}))
     static = request.flags.get("static", given.get("static", ()))
     if not isinstance(static, str | list | tuple):
         raise InputError(f"static must be names of covariates, got {static!r}")
     static = _words(static) if isinstance(static, str) else tuple(static)
-    name = chosen.target or "label"
+    name = request.target or "label"
     if set(static) & set(_words(name)):
         raise InputError(f"{name!r} is the target: it cannot be a static covariate as well")
-    columns = replace(chosen.columns, static=static)
-    data = _read_noted(chosen, chosen.data, columns, name, group=chosen.group)
+    columns = replace(request.columns, static=static)
+    data = _read_noted(request, request.data, columns, name, group=request.group)
     assert data.target is not None
-    task = choose_task(data.target, chosen.task or "auto")
+    task = choose_task(data.target, request.task or "auto")
     known = replace(data.columns, static=())
-    others = replace(known, static=static) if static else known
+    others = replace(known, static=static)
 
     def part(path: Path | None) -> SeriesData | None:
-        return None if path is None else _read_noted(chosen, path, others, name)
+        return None if path is None else _read_noted(request, path, others, name)
 
     about = known.plain() | {"target": name, "task": task}
-    about |= {} if chosen.group is None else {"group": chosen.group}
-    about |= {} if chosen.model is None else {"model": chosen.model}
+    about |= {} if request.group is None else {"group": request.group}
+    about |= {} if request.model is None else {"model": request.model}
     return LoadedRequest(
-        data, data.target, task, chosen.model or "rformer", chosen.preset or "default", given,
-        part(chosen.valid), part(chosen.test), about,
+        data, data.target, task, request.model or "rformer", request.preset or "default", given,
+        part(request.valid), part(request.test), about,
     )  # fmt: skip
 
 
@@ -113,16 +113,16 @@ def named_weights(weights: dict[Any, float], target: npt.NDArray[Any]) -> dict[A
     return {by_text.get(str(key), key): weight for key, weight in weights.items()}
 
 
-def _with_config(request: TrainingRequest, said: Any) -> TrainingRequest:
+def _with_config(request: TrainingRequest, table: Any) -> TrainingRequest:
     """What the table ``[data]`` of the configuration says, where no option does."""
-    if not isinstance(said, dict):
+    if not isinstance(table, dict):
         raise InputError("data must be a table in the configuration: [data]")
-    wrong = [k for k in _OF_RUN if k in said and not isinstance(said[k], str)]
+    wrong = [k for k in _OF_RUN if k in table and not isinstance(table[k], str)]
     if wrong:
-        raise InputError(f"[data] {wrong[0]} must be a text, got {said[wrong[0]]!r}")
-    columns = Columns.of({k: v for k, v in said.items() if k not in _OF_RUN})
-    found: dict[str, Any] = {k: getattr(request, k) or said.get(k) for k in _OF_RUN}
-    return replace(request, columns=request.columns.over(columns), **found)
+        raise InputError(f"[data] {wrong[0]} must be a text, got {table[wrong[0]]!r}")
+    columns = Columns.of({k: v for k, v in table.items() if k not in _OF_RUN})
+    of_run: dict[str, Any] = {k: getattr(request, k) or table.get(k) for k in _OF_RUN}
+    return replace(request, columns=request.columns.over(columns), **of_run)
 
 
 def _read_noted(
@@ -155,9 +155,8 @@ def run_training(request: TrainingRequest) -> dict[str, Any]:
     request = replace(request, resume=resume, quiet=request.quiet or not processes.first)
     loaded = read_request(request)
     data, held = loaded.data, loaded.held
-    settings = settings_of(
-        loaded.task, loaded.preset, loaded.given, request.flags, model=loaded.model
-    )
+    cls: Any = estimator_class(loaded.task, loaded.model)
+    settings = settings_of(cls, loaded.preset, loaded.given, request.flags)
     if not request.quiet:
         what = f"{loaded.task} of {loaded.about['target']!r}"
         say(f"{len(data.batch)} series, {data.batch.n_points:,} points, "
@@ -172,10 +171,19 @@ def run_training(request: TrainingRequest) -> dict[str, Any]:
         "training__resume": request.resume,
         "verbose": 0 if request.quiet else 1,
     }
-    estimator: Any = estimator_class(loaded.task, loaded.model).from_settings(settings | running)
+    estimator = cls.from_settings(settings | running)
+
+    def begin(until_trained: ExitStack, whole: ExitStack) -> None:
+        # The directory is this run's alone for the whole of it; what is left of one that fails
+        # before it is trained is removed.
+        until_trained.enter_context(
+            started_run(request.out, resume=resume, force=request.force, held=whole)
+        )
+        _keep_config(request, text)
+
     with ExitStack() as whole:
-        with ExitStack() as stack:
-            processes.once(lambda: _begin(request, text, stack, whole))
+        with ExitStack() as until_trained:
+            processes.once(lambda: begin(until_trained, whole))
             estimator.fit(
                 data.batch,
                 loaded.target,
@@ -192,20 +200,11 @@ def run_training(request: TrainingRequest) -> dict[str, Any]:
         if held is None and readable and len(index) and len(estimator.member_histories_) == 1:
             held = replace(data, batch=data.batch[index], target=loaded.target[index])
         scored = (("validation", held), ("test", loaded.test))
-        parts = {name: part for name, part in scored if part and _some_known(part.target)}
+        parts = {name: part for name, part in scored if part and _any_known(part.target)}
         return _close(request, estimator, settings, parts, data, time.perf_counter() - started)
 
 
-def _begin(request: TrainingRequest, text: str, until: ExitStack, whole: ExitStack) -> None:
-    """Make the directory of the run, or say why it must not be written. It is this run's alone for
-    the ``whole`` of it; what is left of one that fails ``until`` it is trained is removed.
-    """
-    resume, force = request.resume, request.force
-    until.enter_context(started_run(request.out, resume=resume, force=force, held=whole))
-    _keep_config(request, text)
-
-
-def _some_known(target: Array | None) -> bool:
+def _any_known(target: Array | None) -> bool:
     """Whether there is anything to score: a regression may lack some targets."""
     return target is not None and not (target.dtype.kind == "f" and np.isnan(target).all())
 
@@ -254,10 +253,10 @@ def _close(
     shown: list[Shown] = []
     for name, part in parts.items():
         assert part.target is not None
-        found = predictions(predictor, part.batch, threads=settings["n_jobs"])
-        scores[name] = scores_of(predictor, found, part.target)
+        predicted = predictions(predictor, part.batch, threads=settings["n_jobs"])
+        scores[name] = scores_of(predictor, predicted, part.target)
         if name == pictured:
-            shown.append((f"{name} part", found, part.target))
+            shown.append((f"{name} part", predicted, part.target))
     if request.plots:
         figures, notes = _figures(predictor, history, shown)
     yardsticks, of, verdict = compared(predictor)
@@ -336,8 +335,8 @@ def _figures(
         figures = []
         if history:
             figures.append(("history", "Training, epoch by epoch", plots.plot_history(history)))
-        for title, found, truth in shown:
-            figures += figures_of(predictor, found, truth, title)
+        for title, predicted, truth in shown:
+            figures += figures_of(predictor, predicted, truth, title)
     except InputError as error:  # matplotlib is an extra
         return [], [f"No pictures: {error}"]
     return figures, []

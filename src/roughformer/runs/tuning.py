@@ -1,23 +1,20 @@
 """A whole search: read, search, train the winner, report."""
 
-import hashlib
 import os
 import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from roughformer.errors import InputError
 from roughformer.estimators import RFormerClassifier, estimator_class
 from roughformer.plots.report import write_report
 from roughformer.runs.data import say
-from roughformer.runs.run import by_setting, read_config, settings_of, to_toml, write_json
+from roughformer.runs.run import read_config, settings_of, to_toml, write_json
 from roughformer.runs.training import TrainingRequest, named_weights, read_request, run_training
 from roughformer.series import SeriesBatch
 from roughformer.store import StoredSeries
-from roughformer.train import HIGHER_IS_BETTER
+from roughformer.train import HIGHER_IS_BETTER, run_fingerprint
 from roughformer.tune import (
     Problem,
     Search,
@@ -63,7 +60,7 @@ def run_tuning(request: TuningRequest) -> dict[str, Any]:
         if not quiet:
             batch = search.problem.batch
             say(
-                f"{len(batch)} series, {batch.n_points:,} points; {search.problem.task}; "
+                f"{len(batch)} series, {batch.n_points:,} points; {search.problem.estimator.task}; "
                 f"{len(search.space)} parameters, {request.trials} trials"
                 + (f", {before} of them begun before" if before else "")
             )
@@ -133,12 +130,12 @@ def _plan(request: TuningRequest) -> tuple[Search, dict[str, Any]]:
         )
 
     def settings_with(*layers: dict[str, Any]) -> dict[str, Any]:
-        return settings_of(task, preset, *layers, model=loaded.model)
+        return settings_of(cls, preset, *layers)
 
     fixed = cls.settings(flags)
     space: Space | None = None
     if request.space is not None:
-        table = by_setting(cls, read_config(request.space))
+        table = cls.settings(read_config(request.space))
         space, more = parse_space(table, lambda name, value: settings_with({name: value})[name])
         both = [name for name in (*space, *more) if name in fixed]
         if both:
@@ -162,14 +159,7 @@ def _plan(request: TuningRequest) -> tuple[Search, dict[str, Any]]:
         if not space:
             raise InputError("every parameter is fixed by --set: nothing is left to search")
     validation = None if held is None else (held.batch, held.target)
-    problem = Problem(
-        task,
-        data.batch,
-        loaded.target,
-        data.groups,
-        validation,  # type: ignore[arg-type]
-        loaded.model,
-    )
+    problem = Problem(cls, data.batch, loaded.target, data.groups, validation)  # type: ignore[arg-type]
     cls.checked_metric(settings["training__metric"])
     return Search(problem, settings, space, request.out, request.pruner), loaded.about
 
@@ -191,24 +181,16 @@ def _resolved(settings: dict[str, Any], batch: SeriesBatch) -> dict[str, Any]:
 def _configuration(search: Search) -> dict[str, Any]:
     """What must be the same for a search to go on."""
     settings = {k: v for k, v in search.settings.items() if k not in _NOT_COMPARED}
+    problem = search.problem
+    series = [(problem.batch, problem.target), *([problem.held] if problem.held else [])]
+    data = [part for batch, target in series for part in (batch, repr(target.tolist()))]
     return {
-        "data": _fingerprint(search.problem),
+        "data": run_fingerprint(*data),
         "settings": {name: repr(value) for name, value in settings.items()},
         "space": search.space.plain(),
         "metric": search.metric,
         "pruner": search.pruner,
     }
-
-
-def _fingerprint(problem: Problem) -> str:
-    digest = hashlib.blake2b(digest_size=16)
-    parts = [(problem.batch, problem.target), *([] if problem.held is None else [problem.held])]
-    for batch, target in parts:
-        for array in (batch.times, batch.values, batch.offsets, batch.static):
-            if array is not None:
-                digest.update(np.ascontiguousarray(array).tobytes())
-        digest.update(repr(target.tolist()).encode())
-    return digest.hexdigest()
 
 
 def _nothing(study: Any) -> str:

@@ -321,21 +321,12 @@ def as_values(x: Any, what: str = "values") -> Any:
     return np.asarray(array, dtype=np.float32 if single else np.float64)
 
 
-def parts_of_block(
-    x: Any,
-    times: Any = None,
-    lengths: Any = None,
-    origin: np.datetime64 | None = None,
-    *,
-    layout: str | None = None,
-    n_channels: int | None = None,
-) -> Parts:
+def parts_of_block(x: Any, times: Any, lengths: Any, layout: str | None, extras: Extras) -> Parts:
     """A regular block ``(B, L, C)``, or ``(B, C, L)`` by ``layout``, of which series b is its first
     ``lengths[b]`` points; ``times`` is None (0, 1, 2, ...), shared ``(L,)`` or ``(B, L)``.
-    ``n_channels`` is C where it is known.
     """
     block = as_values(x)
-    layout = layout_of(block, layout, times=times, n_channels=n_channels)
+    layout = layout_of(block, layout, times=times, n_channels=_named(extras))
     axes = "(B, L, C)" if layout == "time_first" else "(B, C, L)"
     if block.ndim != 3:
         raise InputError(
@@ -345,6 +336,7 @@ def parts_of_block(
     if layout == "channels_first":
         block = block.transpose(0, 2, 1)  # (B, L, C)
     n_series, length, width = block.shape
+    origin = as_origin(extras.get("time_origin"))
     stamps, origin = _block_times(times, n_series, length, origin)
     sizes = _block_lengths(lengths, n_series, length)
     if n_series and sizes.min() == sizes.max() and sizes[0] < length:  # one common cut
@@ -358,20 +350,20 @@ def parts_of_block(
         return Parts(values, offsets, np.ascontiguousarray(stamps).reshape(-1), None, origin)
     inside = np.arange(length) < sizes[:, None]  # (B, L)
     stamps = np.broadcast_to(stamps, (n_series, length))
-    return Parts(block[inside], _cumulate(sizes), stamps[inside], None, origin)
+    return Parts(block[inside], offsets_of(sizes), stamps[inside], None, origin)
 
 
-def parts_of_arrays(
-    arrays: Sequence[Any],
-    times: Any = None,
-    origin: np.datetime64 | None = None,
-    *,
-    layout: str | None = None,
-    n_channels: int | None = None,
-) -> Parts:
+def _named(extras: Extras) -> int | None:
+    """The number of channels, if they have names."""
+    names = extras.get("channels")
+    return None if names is None else len(names)
+
+
+def parts_of_arrays(arrays: Sequence[Any], times: Any, layout: str | None, extras: Extras) -> Parts:
     """A list of ``(L_i, C)``, or ``(C, L_i)`` by ``layout``; ``times`` is None, shared ``(L,)``
-    or a list of ``(L_i,)``. ``n_channels`` is C where it is known.
+    or a list of ``(L_i,)``.
     """
+    n_channels = _named(extras)
     arrays = _as_sequence(arrays, "values")
     refuse_tables(arrays)
     series = [as_values(a, f"values of series {i}") for i, a in enumerate(arrays)]
@@ -395,7 +387,8 @@ def parts_of_arrays(
             )
     sizes = np.array([len(a) for a in series], dtype=np.int64)
     values = np.concatenate(series) if series else np.empty((0, width))
-    offsets = _cumulate(sizes)
+    offsets = offsets_of(sizes)
+    origin = as_origin(extras.get("time_origin"))
     stamps, shared, origin = _list_times(times, sizes, origin)
     values = np.ascontiguousarray(values)
     if shared:
@@ -496,7 +489,8 @@ def _is_flat(times: Any) -> bool:
     return first is not None and np.ndim(first) == 0
 
 
-def _cumulate(sizes: Index) -> Index:
+def offsets_of(sizes: npt.NDArray[Any]) -> Index:
+    """``(B+1,)`` offsets of series of these sizes."""
     offsets = np.zeros(len(sizes) + 1, dtype=np.int64)
     np.cumsum(sizes, out=offsets[1:])
     return offsets

@@ -8,10 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from roughformer.errors import InputError
-from roughformer.series._arrays import Index
+from roughformer.series._arrays import Index, offsets_of
 from roughformer.util.checks import real_number, whole_number
-
-__all__ = ["check_fraction", "compact", "concatenate", "describe", "keep_mask", "same", "take"]
 
 Fields = dict[str, Any]
 _PER_SERIES = ("ids", "static", "labels")
@@ -35,7 +33,7 @@ def take(fields: Fields, which: Any) -> Fields:
         rows: Any = slice(a, b)
     else:
         lengths = np.diff(offsets)[numbers]
-        out["offsets"] = _cumulate(lengths)
+        out["offsets"] = offsets_of(lengths)
         if fields["grid"] is not None:  # equal lengths: whole blocks, no index of each row
             size = len(fields["grid"])
             block = values.reshape(n_series, size, values.shape[1])[numbers]
@@ -118,7 +116,7 @@ def concatenate(batches: Sequence[Fields]) -> Fields:
             )
     out = dict(first)
     out["values"] = np.concatenate([b["values"] for b in batches])
-    out["offsets"] = _cumulate(np.concatenate([np.diff(b["offsets"]) for b in batches]))
+    out["offsets"] = offsets_of(np.concatenate([np.diff(b["offsets"]) for b in batches]))
     for name in _PER_SERIES:
         out[name] = _joined([b[name] for b in batches], name)
     known = [b["missing"] for b in batches]
@@ -216,12 +214,6 @@ def describe(fields: Fields, missing: bool) -> str:
     if fields["labels"] is not None:
         facts.append(f"labels {fields['labels'].dtype}")
     return f"SeriesBatch({', '.join(facts)})"
-
-
-def _cumulate(sizes: npt.NDArray[Any]) -> Index:
-    offsets = np.zeros(len(sizes) + 1, dtype=np.int64)
-    np.cumsum(sizes, out=offsets[1:])
-    return offsets
 
 
 # Which points a random thinning keeps: one rule for the batch, the native kernel and torch.

@@ -22,8 +22,6 @@ from roughformer.errors import InputError
 from roughformer.series._arrays import Extras, FloatTimes, Parts, blocks
 from roughformer.util.atomic import writing
 
-__all__ = ["read", "write"]
-
 _KEY = b"roughformer.batch"
 _SUM = b"roughformer.batch.crc32"
 _VERSION = 1

@@ -16,7 +16,15 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from roughformer.errors import InputError
-from roughformer.series._arrays import Extras, FloatTimes, Index, Parts, as_origin, to_seconds
+from roughformer.series._arrays import (
+    Extras,
+    FloatTimes,
+    Index,
+    Parts,
+    as_origin,
+    offsets_of,
+    to_seconds,
+)
 
 
 @contextmanager
@@ -175,8 +183,8 @@ def number_parts(data: pa.Table, name: str) -> list[npt.NDArray[Any]]:
     wanted = pa.float32() if single else pa.float64()
     if kind != wanted:
         column = column.cast(wanted, safe=False)
-    found = [chunk.to_numpy(zero_copy_only=False) for chunk in column.chunks]
-    return found or [np.zeros(0, np.float32 if single else np.float64)]
+    parts = [chunk.to_numpy(zero_copy_only=False) for chunk in column.chunks]
+    return parts or [np.zeros(0, np.float32 if single else np.float64)]
 
 
 def plain(data: pa.Table, name: str) -> npt.NDArray[Any]:
@@ -312,13 +320,6 @@ def _in_order(codes: Index, times: FloatTimes, strict: bool) -> bool:
     return bool(ahead.all()) and bool((codes[1:] >= codes[:-1]).all())
 
 
-def offsets_of(codes: Index, n_series: int) -> Index:
-    """``(B+1,)`` offsets of series whose rows, once sorted, have these codes."""
-    offsets = np.zeros(n_series + 1, dtype=np.int64)
-    np.cumsum(np.bincount(codes, minlength=n_series), out=offsets[1:])
-    return offsets
-
-
 # Which column of a table holds what: as it was said, or guessed from usual names.
 
 _USUAL = {
@@ -353,8 +354,8 @@ def is_kept_index(name: str, series_id: str | None, read: Read) -> bool:
     if not distinct or numbers.null_count:
         return False
     keys = ["series"] if data.num_columns == 2 else []
-    found = data.rename_columns(["row", *keys]).group_by(keys)
-    spans = found.aggregate([("row", "min"), ("row", "max"), ("row", "count")])
+    by_series = data.rename_columns(["row", *keys]).group_by(keys)
+    spans = by_series.aggregate([("row", "min"), ("row", "max"), ("row", "count")])
     rise = pc.subtract(spans.column("row_max"), spans.column("row_min"))
     return bool(pc.all(pc.equal(pc.add(rise, 1), spans.column("row_count"))).as_py())
 
@@ -397,8 +398,8 @@ def guess_roles(
     The arguments ``series_id``, ``time``, ``channel``, ``value`` and ``channels`` of
     ``SeriesBatch.from_table``.
     """
-    found = dict.fromkeys(("series_id", "time", "channel", "value", "channels"))
-    found |= {role: given[role] for role in found if role in given}
+    roles = dict.fromkeys(("series_id", "time", "channel", "value", "channels"))
+    roles |= {role: given[role] for role in roles if role in given}
     for role in ("series_id", "time"):
         if role not in given:
             name = _usual_name(present, role)
@@ -407,26 +408,26 @@ def guess_roles(
                     f"cannot tell which column of {table} holds the {_WHAT[role]}: name it with "
                     f"{option(role)}. Its columns are {', '.join(present)}"
                 )
-            found[role] = name
-    if found["channel"] is not None or found["value"] is not None:
-        return found
-    channels = found["channels"]
+            roles[role] = name
+    if roles["channel"] is not None or roles["value"] is not None:
+        return roles
+    channels = roles["channels"]
     usual = {"channel", "value"} <= set(present) and not set(channels or ()) & set(present)
     if usual and _holds_names(read(["channel"]).column(0)):
-        return found | {"channel": "channel", "value": "value"}
+        return roles | {"channel": "channel", "value": "value"}
     if channels is None:
-        others = {found["series_id"], found["time"], given.get("label"), "label", *taken}
+        others = {roles["series_id"], roles["time"], given.get("label"), "label", *taken}
         others |= set(given.get("static", ()))
-        found["channels"] = tuple(
+        roles["channels"] = tuple(
             name
             for name in present
-            if name not in others and not is_kept_index(name, found["series_id"], read)
+            if name not in others and not is_kept_index(name, roles["series_id"], read)
         )
-        if not found["channels"]:
+        if not roles["channels"]:
             raise InputError(
                 f"{table} has no column left to be a channel; see {option('channels')}"
             )
-    return found
+    return roles
 
 
 def _holds_names(column: pa.ChunkedArray) -> bool:
@@ -638,7 +639,9 @@ def _wide(
         for c, name in enumerate(channels):
             values[:, c] = column_numbers(rows.data, name)[order]
     times = times if order is None else times[order]
-    offsets = offsets_of(rows.codes, rows.n_series) if rows.bounds is None else rows.bounds
+    offsets = rows.bounds
+    if offsets is None:
+        offsets = offsets_of(np.bincount(rows.codes, minlength=rows.n_series))
     return Parts(values, offsets, times, None, origin), tuple(channels)
 
 
@@ -693,8 +696,8 @@ def _long(
     channels: Sequence[str] | None,
     absent: bool,
 ) -> tuple[Parts, tuple[str, ...]]:
-    found, kinds = encode(rows.data, channel)
-    present = [str(name) for name in found]
+    entries, kinds = encode(rows.data, channel)
+    present = [str(name) for name in entries]
     names = tuple(present if channels is None else channels)
     unknown = [n for n in names if n not in present]
     if unknown and len(kinds) and not absent:
@@ -729,7 +732,7 @@ def _long(
         _refuse_twice(rows, codes, times, cells, kinds, names, origin)
     values = np.full(written.shape, np.nan, dtype=np.float32 if single else np.float64)
     values[cells] = data
-    offsets = offsets_of(codes[new], rows.n_series)
+    offsets = offsets_of(np.bincount(codes[new], minlength=rows.n_series))
     table = values.reshape(n_points, len(names))
     return Parts(table, offsets, times[new], None, origin), names
 

@@ -32,8 +32,31 @@ from roughformer.series._arrays import (
 from roughformer.series._combine import keep_mask
 
 
-class Storage:
-    """Flat ragged arrays and their names, seen through read-only properties."""
+class SeriesBatch:
+    """An immutable batch of B series over C channels with N points in all.
+
+    Series b has the points ``offsets[b]:offsets[b+1]``. Other layouts: ``from_numpy3d``,
+    ``from_arrays``, ``from_tensor``, ``from_table``, or ``of``, which tells them apart.
+
+    The arrays are shared with the caller where no conversion is needed (so do not change them
+    afterwards) and are read-only when seen through the batch.
+
+    Parameters
+    ----------
+    times : array-like (N,)
+        Numbers, datetimes or durations, strictly increasing within each series. Datetimes become
+        seconds since ``time_origin``. Integers beyond 2**53 are refused, because float64 would
+        merge neighbours.
+    values : array-like (N, C)
+        Real numbers, NaN = not observed. float32 and float16 become float32, all others float64.
+    offsets : array-like of int (B+1,)
+        Increasing from 0 to N.
+    **extras
+        All optional, and the same in the other constructors for arrays: ``channels`` (C names,
+        default "x0", "x1", ...), ``ids (B,)``, ``static (B, S)`` (numbers that do not change with
+        time, NaN = unknown), ``static_names`` (S names, default "s0", "s1", ...),
+        ``labels (B, ...)`` and ``time_origin`` (the date of time 0, default the earliest one).
+    """
 
     _values: Values
     _offsets: Index
@@ -47,6 +70,23 @@ class Storage:
     _time_origin: np.datetime64 | None
     _missing: bool | None
     _largest: float | None = None
+
+    def __init__(self, times: Any, values: Any, offsets: Any, **extras: Unpack[Extras]) -> None:
+        """Build from the flat parts; see the class."""
+        array = as_values(values)
+        if array.ndim != 2:
+            raise InputError(
+                f"values must have 2 dimensions (N, C), got shape {array.shape}; "
+                "see SeriesBatch.from_numpy3d, from_arrays and from_tensor for other layouts"
+            )
+        stamps, origin = to_seconds(as_array(times, "times"), as_origin(extras.get("time_origin")))
+        if stamps.shape != (len(array),):
+            raise InputError(
+                f"times must have shape ({len(array)},), one time for each row of values, "
+                f"got {stamps.shape}"
+            )
+        bounds = as_array(offsets, "offsets")
+        self._adopt(Parts(np.ascontiguousarray(array), bounds, stamps, None, origin), extras)
 
     def _adopt(self, parts: Parts, extras: Extras) -> None:
         """Check ``parts`` and ``extras`` and keep read-only views of them."""
@@ -253,7 +293,7 @@ class Storage:
         -------
         bool
         """
-        if not isinstance(other, Storage) or len(self) != len(other):
+        if not isinstance(other, SeriesBatch) or len(self) != len(other):
             return False
         ours, theirs = self._fields(), other._fields()
         if self._grid is None or other._grid is None:
@@ -262,53 +302,6 @@ class Storage:
         else:
             ignored = ["times", "missing"] if len(self) else ["times", "grid", "missing"]
         return _combine.same(ours, theirs, ignored)
-
-
-# SeriesBatch: ragged, timestamped, incomplete multichannel series, stored flat.
-
-
-class SeriesBatch(Storage):
-    """An immutable batch of B series over C channels with N points in all.
-
-    Series b has the points ``offsets[b]:offsets[b+1]``. Other layouts: ``from_numpy3d``,
-    ``from_arrays``, ``from_tensor``, ``from_table``, or ``of``, which tells them apart.
-
-    The arrays are shared with the caller where no conversion is needed (so do not change them
-    afterwards) and are read-only when seen through the batch.
-
-    Parameters
-    ----------
-    times : array-like (N,)
-        Numbers, datetimes or durations, strictly increasing within each series. Datetimes become
-        seconds since ``time_origin``. Integers beyond 2**53 are refused, because float64 would
-        merge neighbours.
-    values : array-like (N, C)
-        Real numbers, NaN = not observed. float32 and float16 become float32, all others float64.
-    offsets : array-like of int (B+1,)
-        Increasing from 0 to N.
-    **extras
-        All optional, and the same in the other constructors for arrays: ``channels`` (C names,
-        default "x0", "x1", ...), ``ids (B,)``, ``static (B, S)`` (numbers that do not change with
-        time, NaN = unknown), ``static_names`` (S names, default "s0", "s1", ...),
-        ``labels (B, ...)`` and ``time_origin`` (the date of time 0, default the earliest one).
-    """
-
-    def __init__(self, times: Any, values: Any, offsets: Any, **extras: Unpack[Extras]) -> None:
-        """Build from the flat parts; see the class."""
-        array = as_values(values)
-        if array.ndim != 2:
-            raise InputError(
-                f"values must have 2 dimensions (N, C), got shape {array.shape}; "
-                "see SeriesBatch.from_numpy3d, from_arrays and from_tensor for other layouts"
-            )
-        stamps, origin = to_seconds(as_array(times, "times"), as_origin(extras.get("time_origin")))
-        if stamps.shape != (len(array),):
-            raise InputError(
-                f"times must have shape ({len(array)},), one time for each row of values, "
-                f"got {stamps.shape}"
-            )
-        bounds = as_array(offsets, "offsets")
-        self._adopt(Parts(np.ascontiguousarray(array), bounds, stamps, None, origin), extras)
 
     # Ways in
 
@@ -361,16 +354,7 @@ class SeriesBatch(Storage):
         -------
         SeriesBatch
         """
-        names = extras.get("channels")
-        parts = parts_of_block(
-            x,
-            t,
-            lengths,
-            as_origin(extras.get("time_origin")),
-            layout=layout,
-            n_channels=None if names is None else len(names),
-        )
-        return cls._from_parts(parts, extras)
+        return cls._from_parts(parts_of_block(x, t, lengths, layout, extras), extras)
 
     @classmethod
     def from_arrays(
@@ -399,15 +383,9 @@ class SeriesBatch(Storage):
         -------
         SeriesBatch
         """
-        names = extras.get("channels")
-        parts = parts_of_arrays(
-            arrays,
-            times,
-            as_origin(extras.get("time_origin")),
-            layout=layout,
-            n_channels=None if names is None else len(names),
-        )
-        return cls._from_parts(parts, extras)
+        if _table.is_table(arrays):
+            raise InputError("a table is not a list of arrays; SeriesBatch.of(table) reads it")
+        return cls._from_parts(parts_of_arrays(arrays, times, layout, extras), extras)
 
     @classmethod
     def from_table(

@@ -14,7 +14,7 @@ from roughformer.serve.app import create_app
 from roughformer.serve.config import Limits, Options, StreamOptions
 from roughformer.serve.demo import demo_model
 from roughformer.serve.model import ServedForecaster, ServedModel, load_served
-from roughformer.serve.server import Server, listen, run
+from roughformer.serve.server import Server, listen, run, run_workers
 from roughformer.serve.service import Service
 
 __all__ = [
@@ -30,4 +30,5 @@ __all__ = [
     "listen",
     "load_served",
     "run",
+    "run_workers",
 ]

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import AsyncIterator
+from importlib.metadata import version
 from importlib.resources import files
 from typing import Any
 
@@ -9,12 +10,11 @@ from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
-import roughformer
 from roughformer.errors import CapacityError, InputError
 from roughformer.serve.demo import demo_routes
 from roughformer.serve.errors import APIError
 from roughformer.serve.middleware import Middleware
-from roughformer.serve.routes import json_response, routes
+from roughformer.serve.routes import SCHEMAS, json_response, routes
 from roughformer.serve.service import Service
 from roughformer.serve.websocket_session import websocket_routes
 
@@ -50,7 +50,7 @@ def create_app(service: Service) -> FastAPI:
 
     app = FastAPI(
         title="roughformer",
-        version=roughformer.__version__,
+        version=version("roughformer"),
         description=_ABOUT,
         docs_url=None,  # FastAPI's own pages load scripts of other hosts
         redoc_url=None,
@@ -58,6 +58,14 @@ def create_app(service: Service) -> FastAPI:
         lifespan=lifespan,
     )
     app.state.service = service
+    described = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        schema = described()
+        schema.setdefault("components", {}).setdefault("schemas", {}).update(SCHEMAS)
+        return schema
+
+    app.openapi = openapi  # type: ignore[method-assign]
     for router in (routes(), websocket_routes(), demo_routes(), _page_routes()):
         app.include_router(router)
 

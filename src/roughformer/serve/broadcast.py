@@ -6,10 +6,9 @@ from collections import deque
 from typing import Any
 
 import numpy as np
-import orjson
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from roughformer.serve.json_bodies import Observations
+from roughformer.serve.json_bodies import Observations, encode
 
 __all__ = ["Broadcaster", "SendQueue"]
 
@@ -41,7 +40,7 @@ class SendQueue:
         """Send an answer after the ones before it."""
         if self.closing:
             return
-        text = orjson.dumps(message).decode()
+        text = encode(message).decode()
         self._waiting.append(text)
         self._size += len(text)
         self._wake.set()

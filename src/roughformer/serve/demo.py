@@ -36,7 +36,7 @@ DEMO_EVERY = 1.0  # seconds between its predictions
 DEMO_ALARM = "above 110 release 105 after 3"
 _MIN_SECONDS = 2.0  # of training series: what a stream has to offer soon after its start
 _N_SERIES = 400
-_RECIPE = 1  # a model in the cache of another number is of an older recipe
+_RECIPE = 2  # a model in the cache of another number is of an older recipe
 
 Floats = npt.NDArray[np.float64]
 _RATE = 125.0  # samples per second
@@ -85,7 +85,9 @@ def demo_model(
 def train_demo_model(
     *, n: int = _N_SERIES, epochs: int = 8, threads: int | None = None
 ) -> RateRegressor:
-    """Train a model of heart rates with up to 90 % of the observations left out."""
+    """Train a model of heart rates with up to 90 % of the observations left out, and calibrate its
+    intervals.
+    """
     model = RateRegressor(
         rate_unit=1 / 60,
         drop=(0.0, 0.9),
@@ -98,6 +100,8 @@ def train_demo_model(
     train = make_pulse(n, DEMO_SPAN, seed=1, shortest=_MIN_SECONDS)
     held = make_pulse(max(n // 5, 8), DEMO_SPAN, seed=2, shortest=_MIN_SECONDS)
     model.fit(train, train.labels, validation_data=(held, held.labels))
+    others = make_pulse(max(n // 2, 40), DEMO_SPAN, seed=3, shortest=_MIN_SECONDS)
+    model.calibrate(others, others.labels)
     model.predictor_.metadata["data"] = {"target": "heart rate"}
     return model
 

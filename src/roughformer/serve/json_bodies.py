@@ -1,15 +1,14 @@
-"""JSON from clients -> series and observations.
+"""JSON from clients -> series and observations: msgspec checks types; then sizes and sense."""
 
-Types are checked at the speed of C; only when a check fails is the faulty entry looked for.
-"""
-
+import re
 from collections.abc import Sequence
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, TypeVar
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
-import orjson
+from msgspec import Meta, Struct
 
 from roughformer.series import SeriesBatch
 from roughformer.serve.config import Limits
@@ -18,21 +17,127 @@ from roughformer.serve.errors import APIError, Position, invalid
 __all__ = [
     "MAX_ID_LENGTH",
     "MAX_VALUE",
+    "Advance",
+    "Close",
+    "ExplainBody",
+    "ForecastBody",
+    "Message",
     "Observations",
-    "check_object",
-    "loads",
-    "parse_observations",
-    "parse_series",
-    "parse_static",
-    "parse_times",
+    "Open",
+    "OpenBody",
+    "Predict",
+    "Push",
+    "PushBody",
+    "SeriesBody",
+    "State",
+    "check_times",
+    "decode",
+    "encode",
+    "observations_of",
+    "series_of",
+    "static_of",
 ]
 
+T = TypeVar("T")
 Floats = npt.NDArray[np.float64]
 MAX_ID_LENGTH = 256  # characters
 MAX_VALUE = 3e38  # the model computes in float32
 _MAX_TIME = 1e30  # likewise
-_NUMBER = {int, float}  # not bool: true is no number
-_NUMBER_OR_NULL = {int, float, type(None)}
+
+Times = Annotated[list[float], Meta(description="Strictly increasing.")]
+Values = Annotated[
+    list[list[float | None]],
+    Meta(description="A row for each time, a number or null (not observed) for each channel."),
+]
+Static = Annotated[
+    dict[str, float | None], Meta(description="Static covariates of the model by name.")
+]
+Id = (
+    Annotated[str, Meta(max_length=MAX_ID_LENGTH)] | Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+)
+
+
+class Series(Struct, forbid_unknown_fields=True):
+    """A series of a request."""
+
+    times: Times
+    values: Values
+    static: Static | None = None
+    id: Id | None = None
+
+
+class SeriesBody(Struct, forbid_unknown_fields=True):
+    """``channels``: the order of the columns of ``values``, if not the model's."""
+
+    series: Annotated[list[Series], Meta(min_length=1)]
+    channels: list[str] | None = None
+
+
+class ForecastBody(SeriesBody):
+    """Answers are for the times ``at``, or so long ``ahead`` of the end of each series."""
+
+    at: Annotated[Times, Meta(description="Times to answer for, past or future.")] | None = None
+    ahead: list[Annotated[float, Meta(gt=0)]] | None = None
+    targets: Annotated[list[str], Meta(min_length=1)] | None = None
+    coverage: Annotated[float, Meta(gt=0, lt=1)] = 0.9
+
+
+class ExplainBody(SeriesBody):
+    """``target``: a class, or the number of a target."""
+
+    target: Any = None
+
+
+class OpenBody(Struct, forbid_unknown_fields=True):
+    """A stream to open; without an id it gets one."""
+
+    id: str | None = None
+    static: Static | None = None
+
+
+class PushBody(Struct, forbid_unknown_fields=True):
+    """Observations of a stream."""
+
+    times: list[float]
+    values: Values
+
+
+class Message(Struct, tag_field="type", tag=str.lower, kw_only=True, forbid_unknown_fields=True):
+    """A message over a WebSocket; ``id`` of a stream where the socket is not of one."""
+
+    id: str | None = None
+
+
+class Push(Message):
+    """Observations."""
+
+    times: list[float]
+    values: Values
+
+
+class Advance(Message):
+    """No observation up to ``time`` will come any more."""
+
+    time: float
+
+
+class Predict(Message):
+    """What does the model predict now?"""
+
+
+class State(Message):
+    """From where to send on?"""
+
+
+class Open(Message):
+    """Open one stream or many."""
+
+    ids: list[str] | None = None
+    static: Static | None = None
+
+
+class Close(Message):
+    """Delete a stream."""
 
 
 class Observations(NamedTuple):
@@ -48,125 +153,102 @@ class Observations(NamedTuple):
     values: Floats
 
 
-def loads(data: bytes | str) -> Any:
-    """Decode standard JSON: NaN, Infinity and what is nested too deeply are refused."""
+# NaN and infinite numbers become null.
+encode = msgspec.json.Encoder(enc_hook=lambda x: x.tolist()).encode
+_WORDS = {"float": "number", "int": "integer", "str": "string", "array": "list", "bool": "boolean"}
+
+
+def decode(decoder: msgspec.json.Decoder[T], data: bytes | str) -> T:
+    """Decode standard JSON of the type of the decoder, or raise 400 with the position."""
     try:
-        return orjson.loads(data)
-    except orjson.JSONDecodeError as error:
-        position = {"line": error.lineno, "column": error.colno}
-        raise APIError(400, f"this is not valid JSON: {error}", position) from None
+        return decoder.decode(data)
+    except msgspec.ValidationError as error:
+        what, _, path = str(error).partition(" - at `$")
+        for name, word in _WORDS.items():
+            what = re.sub(rf"\b{name}\b", word, what)
+        position = {
+            name: int(found[1])
+            for name, keys in (("series", "series"), ("row", "times|values|at|ahead"))
+            if (found := re.search(rf"\.(?:{keys})\[(\d+)\]", path))
+        }
+        where = f" at {path.strip('.`')}" if path else ""
+        raise invalid(f"{what[:1].lower()}{what[1:]}{where}", position) from None
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise APIError(400, f"this is not valid JSON: {error}") from None
 
 
-def check_object(
-    parsed: Any, known: Sequence[str], what: str, position: Position | None = None
-) -> dict[str, Any]:
-    """Require an object with no other keys than ``known``: a misspelt key must not pass."""
-    if type(parsed) is not dict:
-        raise invalid(f"{what} must be an object with {', '.join(known)}", position)
-    for key in parsed:
-        if key not in known:
-            raise invalid(f"{what} has no key {key[:40]!r}; known are {', '.join(known)}", position)
-    return parsed
-
-
-def parse_series(
-    body: dict[str, Any],
+def series_of(
+    body: SeriesBody,
     channels: tuple[str, ...],
     static_names: tuple[str, ...],
     limits: Limits,
     *,
     dated: bool = False,
 ) -> tuple[SeriesBatch, list[Any]]:
-    """Read ``{"series": [{"times", "values", "static"?, "id"?}], "channels"?}``.
+    """A batch in the order of the model's ``channels``, and the ids (None where there is none).
 
-    Returns a batch in the order of the model's ``channels``, and the ids (None where there is
-    none). ``dated``: times are seconds since 1970.
+    ``dated``: times are seconds since 1970.
     """
-    order = _channel_order(body.get("channels"), channels)
-    listed = body.get("series")
-    if type(listed) is not list or not listed:
-        raise invalid("the body needs 'series': a list of at least one series")
-    if len(listed) > limits.max_series:
-        raise invalid(f"a request may have {limits.max_series} series, got {len(listed)}")
-    given = channels if order is None else tuple(body["channels"])
-    times, values, static, ids = [], [], [], []
+    order = _channel_order(body.channels, channels)
+    if len(body.series) > limits.max_series:
+        raise invalid(f"a request may have {limits.max_series} series, got {len(body.series)}")
+    given = channels if body.channels is None else tuple(body.channels)
+    times, values, static = [], [], []
     room = limits.max_length
-    for number, raw in enumerate(listed):
+    for number, one in enumerate(body.series):
         position = {"series": number}
-        entry = check_object(raw, ("times", "values", "static", "id"), "a series", position)
-        if type(entry.get("times")) is list:
-            room -= len(entry["times"])
-            if room < 0:
-                raise invalid(f"a request may have {limits.max_length} points in all", position)
-        times.append(parse_times(entry.get("times"), position))
-        if not len(times[-1]):
+        room -= len(one.times)
+        if room < 0:
+            raise invalid(f"a request may have {limits.max_length} points in all", position)
+        times.append(check_times(one.times, position))
+        if not one.times:
             raise invalid("a series needs at least one observation", position)
-        values.append(_parse_values(entry.get("values"), len(times[-1]), given, position))
-        static.append(parse_static(entry.get("static"), static_names, position))
-        name = entry.get("id")
-        if type(name) not in (int, str, type(None)) or len(str(name)) > MAX_ID_LENGTH:
-            raise invalid(
-                f"an id must be an integer or a string of at most {MAX_ID_LENGTH} characters",
-                position,
-            )
-        ids.append(name)
+        values.append(_check_values(one.values, len(one.times), given, position))
+        static.append(static_of(one.static, static_names, position))
     table = np.concatenate(values)
     extras: dict[str, Any] = {"time_origin": np.datetime64(0, "s")} if dated else {}
     if static_names:
-        rows = [[known[name] for name in static_names] for known in static]
+        rows = [list(known.values()) for known in static]
         extras |= {"static": np.array(rows), "static_names": static_names}
     batch = SeriesBatch(
         np.concatenate(times),
         table if order is None else table[:, order],
-        np.concatenate([[0], np.cumsum([len(t) for t in times])]),
+        np.cumsum([0, *map(len, times)]),
         channels=channels,
         **extras,
     )
-    return batch, ids
+    return batch, [one.id for one in body.series]
 
 
-def parse_observations(
-    message: dict[str, Any], name: str, channels: tuple[str, ...], limits: Limits
+def observations_of(
+    message: PushBody | Push, name: str, channels: tuple[str, ...], limits: Limits
 ) -> Observations:
-    """Read ``{"times": [...], "values": [[...]]}`` of the stream ``name``."""
-    raw = message.get("times")
-    if type(raw) is list and len(raw) > limits.max_rows:
-        raise invalid(f"a push may have {limits.max_rows} observations, got {len(raw)}")
-    times = parse_times(raw, {}, ordered=False)  # the streams refuse or drop late observations
-    values = _parse_values(message.get("values"), len(times), channels, {})
-    return Observations([name], None, times, values)
+    """Observations of the stream ``name``."""
+    n = len(message.times)
+    if n > limits.max_rows:
+        raise invalid(f"a push may have {limits.max_rows} observations, got {n}")
+    times = check_times(message.times, {}, ordered=False)  # streams refuse or drop late ones
+    return Observations([name], None, times, _check_values(message.values, n, channels, {}))
 
 
-def parse_static(
-    raw: Any, names: tuple[str, ...], position: Position | None = None
+def static_of(
+    given: dict[str, float | None] | None, names: tuple[str, ...], position: Position | None = None
 ) -> dict[str, float]:
-    """Read ``{"age": 63, ...}``; null or absent means unknown (NaN)."""
-    if raw is None:
-        return dict.fromkeys(names, np.nan)
-    if type(raw) is not dict:
-        raise invalid("static must be an object of name -> number", position)
-    for name, value in raw.items():
+    """All covariates; null or absent means unknown (NaN)."""
+    given = given or {}
+    for name in given:
         if name not in names:
             known = f"it has {', '.join(names)}" if names else "it has none"
             raise invalid(f"the model has no static covariate {name[:40]!r}; {known}", position)
-        if type(value) not in _NUMBER_OR_NULL:
-            raise invalid(f"static {name!r} must be a number or null", position)
-    return {n: np.nan if raw.get(n) is None else float(raw[n]) for n in names}
+    return {name: np.nan if (x := given.get(name)) is None else x for name in names}
 
 
-def parse_times(
-    raw: Any, position: Position, *, ordered: bool = True, what: str = "times"
+def check_times(
+    given: list[float], position: Position, *, ordered: bool = True, what: str = "times"
 ) -> Floats:
-    """Read a list of finite and, if ``ordered``, strictly increasing numbers -> ``(n,)``."""
-    if type(raw) is not list:
-        raise invalid(f"{what} must be a list of numbers, got {_json_type(raw)}", position)
-    if not set(map(type, raw)) <= _NUMBER:
-        row = next(i for i, x in enumerate(raw) if type(x) not in _NUMBER)
-        raise invalid(
-            f"a time must be a number, got {_json_type(raw[row])}", position | {"row": row}
-        )
-    times = np.array(raw, dtype=np.float64)
-    finite = np.abs(times) <= _MAX_TIME  # False for NaN
+    """Finite and, if ``ordered``, strictly increasing numbers ``(n,)``."""
+    times = np.array(given, dtype=np.float64)
+    finite = np.abs(times) <= _MAX_TIME
     if not finite.all():
         row = int(np.argmin(finite))
         raise invalid(
@@ -182,37 +264,22 @@ def parse_times(
     return times
 
 
-def _parse_values(raw: Any, n: int, channels: tuple[str, ...], position: Position) -> Floats:
-    """Read ``n`` lists of a number or null for each channel -> ``(n, C)``, NaN = not observed."""
+def _check_values(
+    given: list[list[float | None]], n: int, channels: tuple[str, ...], position: Position
+) -> Floats:
+    """``n`` rows of a number or None for each channel -> ``(n, C)``, NaN = not observed."""
     c = len(channels)
-    names = ", ".join(map(repr, channels[:8])) + (", ..." if c > 8 else "")
-    if type(raw) is not list:
-        raise invalid(f"values must be a list of rows, got {_json_type(raw)}", position)
-    if len(raw) != n:
-        raise invalid(f"there are {n} times but {len(raw)} rows of values", position)
-    if not set(map(type, raw)) <= {list}:
-        row = next(i for i, x in enumerate(raw) if type(x) is not list)
-        raise invalid(
-            f"a row must be a list with a number or null for each of the {c} channels {names}, got "
-            f"{_json_type(raw[row])}",
-            position | {"row": row},
-        )
-    if not set(map(len, raw)) <= {c}:
-        row = next(i for i, x in enumerate(raw) if len(x) != c)
+    if len(given) != n:
+        raise invalid(f"there are {n} times but {len(given)} rows of values", position)
+    if not set(map(len, given)) <= {c}:
+        row = next(i for i, x in enumerate(given) if len(x) != c)
+        names = ", ".join(map(repr, channels[:8])) + (", ..." if c > 8 else "")
         raise invalid(
             f"a row must have {c} values, one for each of the channels {names}, got "
-            f"{len(raw[row])}",
+            f"{len(given[row])}",
             position | {"row": row},
         )
-    flat = list(chain.from_iterable(raw))
-    if not set(map(type, flat)) <= _NUMBER_OR_NULL:
-        at = next(i for i, x in enumerate(flat) if type(x) not in _NUMBER_OR_NULL)
-        raise invalid(
-            f"a value must be a number or null, got {_json_type(flat[at])} for "
-            f"{channels[at % c]!r}",
-            position | {"row": at // c},
-        )
-    values = np.array(flat, dtype=np.float64).reshape(n, c)
+    values = np.array(list(chain.from_iterable(given)), dtype=np.float64).reshape(n, c)
     large = np.abs(values) > MAX_VALUE  # False for NaN
     if large.any():
         row, channel = (int(k[0]) for k in np.nonzero(large))
@@ -224,20 +291,12 @@ def _parse_values(raw: Any, n: int, channels: tuple[str, ...], position: Positio
     return values
 
 
-def _json_type(x: Any) -> str:
-    """Name what JSON calls it; of a string its beginning."""
-    if isinstance(x, str):
-        return f"the string {x[:20]!r}"
-    names = {bool: "true/false", type(None): "null", dict: "an object", list: "a list"}
-    return names.get(type(x), f"{x!r}")
-
-
-def _channel_order(given: Any, channels: tuple[str, ...]) -> npt.NDArray[np.int64] | None:
+def _channel_order(
+    given: Sequence[str] | None, channels: tuple[str, ...]
+) -> npt.NDArray[np.int64] | None:
     """Columns of the request in the model's order; None if they are in it already."""
-    if given is None or given == list(channels):
+    if given is None or list(given) == list(channels):
         return None
-    if type(given) is not list or not all(type(name) is str for name in given):
-        raise invalid("channels must be a list of names")
     for number, name in enumerate(given):
         if name not in channels:
             raise invalid(

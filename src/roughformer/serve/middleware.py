@@ -8,11 +8,12 @@ import time
 from datetime import UTC, datetime
 from urllib.parse import SplitResult, urlsplit
 
-import orjson
 from starlette.datastructures import Headers
+from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from roughformer.serve.errors import APIError
+from roughformer.serve.json_bodies import encode
 from roughformer.serve.service import Service
 from roughformer.serve.worker import client_of_task
 
@@ -23,7 +24,6 @@ _HEALTH = ("/healthz", "/readyz")
 _PUBLIC = (*_HEALTH, "/", "/series", "/ward", "/docs", "/openapi.json")  # nothing of them is secret
 _ALWAYS = (*_HEALTH, "/metrics")  # answered also while stopping
 _WORK = ("/v1/predict", "/v1/forecast", "/push")
-_HTTP, _WEBSOCKET = "http.response", "websocket.http.response"
 _HEADERS = [(b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer")]
 
 
@@ -46,7 +46,7 @@ class Middleware:
             if error is None:
                 await self._run_app(scope, receive, send)
             else:
-                await _send_error(send, error, _WEBSOCKET)
+                await _send_error(scope, receive, send, error)
         else:
             await self.app(scope, receive, send)
 
@@ -82,7 +82,7 @@ class Middleware:
             if error is None:
                 await self._run_app(scope, receive_counted, send_with_headers)
             else:
-                await _send_error(send_with_headers, error, _HTTP)
+                await _send_error(scope, receive, send_with_headers, error)
         finally:
             service.open_requests -= 1
             service.body_bytes -= size
@@ -110,13 +110,14 @@ class Middleware:
             # Only the stop cancels requests: those that were not done in time.
             if started or not http or not self.service.stopping:
                 raise
-            await _send_error(send, APIError(503, "the service is stopping", retry_after=5), _HTTP)
+            error = APIError(503, "the service is stopping", retry_after=5)
+            await _send_error(scope, receive, send, error)
         except Exception as error:
             # The app has answered and logged what its handlers saw; the rest ends here.
             if not started or not http:
                 failure = self.service.log_unexpected(error)
                 if not started:
-                    await _send_error(send, failure, _HTTP if http else _WEBSOCKET)
+                    await _send_error(scope, receive, send, failure)
 
     def _refusal(self, scope: Scope) -> APIError | None:
         headers, path, limits = Headers(scope=scope), scope["path"], self.service.limits
@@ -191,16 +192,9 @@ def _log_access(scope: Scope, status: int, size: int, seconds: float) -> None:
         "bytes": size,
         "seconds": round(seconds, 6),
     }
-    access_log.info(orjson.dumps(line).decode())
+    access_log.info(encode(line).decode())
 
 
-async def _send_error(send: Send, error: APIError, kind: str) -> None:
-    data = orjson.dumps(error.body)
-    headers = {
-        "content-type": "application/json",
-        "content-length": str(len(data)),
-        **error.headers,
-    }
-    pairs = [(k.lower().encode(), v.encode()) for k, v in headers.items()]
-    await send({"type": f"{kind}.start", "status": error.status, "headers": pairs})
-    await send({"type": f"{kind}.body", "body": data})
+async def _send_error(scope: Scope, receive: Receive, send: Send, error: APIError) -> None:
+    response = JSONResponse(error.body, error.status, error.headers)
+    await response(scope, receive, send)  # before a WebSocket is accepted: as its denial

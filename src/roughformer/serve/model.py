@@ -7,18 +7,31 @@ import hashlib
 import threading
 import warnings
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-import roughformer
-from roughformer.inference import ClassTargets, ForecastPredictor, Predictor, explain
+from roughformer.errors import InputError
+from roughformer.inference import (
+    ClassTargets,
+    ForecastPredictor,
+    Predictor,
+    explain,
+    n_observed,
+)
 from roughformer.series import SeriesBatch, UnobservedWarning
-from roughformer.serve.config import Limits
+from roughformer.serve.config import Limits, StreamOptions
 from roughformer.serve.errors import APIError, invalid
-from roughformer.stream import answers_of, static_names
+from roughformer.stream import (
+    COVERAGE,
+    ForecastStreamBatch,
+    StreamBatch,
+    answers_of,
+    static_names,
+)
 from roughformer.tokens import Tokenizer
 from roughformer.util.checkpoint import load_checkpoint
 
@@ -27,6 +40,9 @@ __all__ = ["Explainer", "ForecastQuery", "ServedForecaster", "ServedModel", "loa
 _MAX_PADDED_TOKENS = 65_536  # of series that are predicted together
 _MAX_EXPLANATIONS = 2  # in progress or waiting; the page asks again anyway
 _MAX_EXPLAINED_POINTS = 20_000
+_STREAM_QUANTILES = (0.05, 0.95)
+_STEPS = 20  # of a stream's forecast, up to the horizon
+_FORECASTS = 10  # of a stream while a horizon passes
 _MAX_EXPLAINED_WINDOWS = 200  # each is hidden once: the work grows with the square of their number
 
 
@@ -61,6 +77,7 @@ class ServedModel:
     def about(self) -> dict[str, Any]:
         """What ``GET /v1/model`` tells about the model itself."""
         outputs, windows = self.predictor.outputs, None
+        conformal = self.predictor.conformal is not None
         if isinstance(self.predictor.encoder, Tokenizer):
             rule = self.predictor.encoder.config.rule
             amount = rule.amount if rule.rule != "explicit" else None
@@ -73,11 +90,26 @@ class ServedModel:
             "targets": self.targets if self.classes is None else None,
             "uncertainty": outputs.uncertainty,
             "quantiles": list(outputs.quantiles) if outputs.uncertainty == "quantile" else None,
+            "coverage": COVERAGE if outputs.task == "regression" and conformal else None,
             "causal": outputs.causal,
             "windows": windows,
             "fingerprint": self.fingerprint,
-            "version": roughformer.__version__,
+            "version": version("roughformer"),
         }
+
+    def stream_options(self, options: StreamOptions) -> StreamOptions:
+        """The options of its streams, as they were given."""
+        return options
+
+    def stream_batch(self, n: int, options: StreamOptions) -> StreamBatch:
+        """``n`` new streams."""
+        return StreamBatch(
+            self.predictor,
+            n,
+            span=options.span,
+            every=options.every,
+            unordered=options.unordered,  # type: ignore[arg-type]
+        )
 
     def check_size(self, batch: SeriesBatch, limits: Limits) -> None:
         """Refuse too many windows before they are made: two points far apart can be a million."""
@@ -129,7 +161,7 @@ class ServedModel:
             warnings.simplefilter("ignore", UnobservedWarning)  # the client's business
             output, mask = self.predictor.forward(batch)
         last = self.predictor.at_last_window(output, mask)
-        return answers_of(self.predictor, last).plain()
+        return answers_of(self.predictor, last, n_observed(batch)).plain()
 
 
 class ForecastQuery(NamedTuple):
@@ -144,6 +176,9 @@ class ForecastQuery(NamedTuple):
 class ServedForecaster:
     """A forecaster and its metadata. Only the worker calls ``forecast``."""
 
+    classes = None
+    causal = False
+
     def __init__(self, predictor: ForecastPredictor, directory: Path | None = None) -> None:
         """``directory``: of the saved model, for its fingerprint."""
         self.predictor, self.channels = predictor, predictor.channels
@@ -152,12 +187,39 @@ class ServedForecaster:
         n, names = predictor.n_static, tuple(self.columns.get("static", ()))
         self.static_names = names if len(names) == n else tuple(map(str, range(n)))
 
+    @property
+    def targets(self) -> list[str]:
+        """What alarms may watch: the forecast of a channel, furthest ahead."""
+        return list(self.channels)
+
+    def stream_options(self, options: StreamOptions) -> StreamOptions:
+        """The options of its streams; not given, a forecast every tenth of the horizon."""
+        if options.span is not None:
+            raise InputError("a forecaster looks back as far as it needs; leave --span out")
+        every = self.predictor.horizon / _FORECASTS if options.every is None else options.every
+        return options._replace(every=every)
+
+    def stream_batch(self, n: int, options: StreamOptions) -> ForecastStreamBatch:
+        """``n`` new streams."""
+        assert options.every is not None
+        return ForecastStreamBatch(
+            self.predictor,
+            n,
+            every=options.every,
+            unordered=options.unordered,  # type: ignore[arg-type]
+            ahead=np.linspace(0, self.predictor.horizon, _STEPS + 1)[1:],
+            static_names=self.static_names,
+        )
+
     def about(self) -> dict[str, Any]:
         """What ``GET /v1/model`` tells about the model itself."""
         network = self.predictor.networks[0]
         return {
             "task": "forecasting",
             "channels": list(self.channels),
+            "targets": self.targets,
+            "uncertainty": "quantile",  # of streams: the ends of intervals
+            "quantiles": list(_STREAM_QUANTILES),
             "centre": network.centre.tolist(),  # of the values of each channel
             "spread": network.spread.tolist(),
             "static": list(self.static_names),
@@ -165,7 +227,7 @@ class ServedForecaster:
             "interpolation": self.predictor.interpolation,
             "dated": self.predictor.dated,
             "fingerprint": self.fingerprint,
-            "version": roughformer.__version__,
+            "version": version("roughformer"),
         }
 
     def forecast(self, query: ForecastQuery) -> list[dict[str, Any]]:

@@ -123,33 +123,12 @@ def make_pulse(
     shortest: float | None = None,
     disturbed: float = 0.5,
 ) -> SeriesBatch:
-    """Make up recordings of PPG and ECG, each of a person of its own; see ``pulse_signal``.
+    """Recordings of PPG and ECG (float32, NaN where off) at 125 samples a second, each of a person
+    of its own; see ``pulse_signal``. Labels are the mean rates, in beats a minute.
 
     The rate starts anywhere between ``low`` and ``high`` (even on a logarithmic scale), drifts,
-    breathes and sometimes jumps.
-
-    Parameters
-    ----------
-    n_samples : int, default 400
-        Number of recordings.
-    seconds : float, default 32.0
-        Duration, at 125 samples a second.
-    seed : int, default 0
-        Of the random numbers.
-    low : float, default 40.0
-        Lowest rate at the start, in beats per minute.
-    high : float, default 180.0
-        Highest rate at the start.
-    shortest : float, optional
-        Cut a third of the series to between ``shortest`` and ``seconds``.
-    disturbed : float, default 0.5
-        Share of series of which a channel moves, or is off, for a part of the time.
-
-    Returns
-    -------
-    SeriesBatch
-        Channels "PPG" and "ECG" (float32, NaN where off); labels: the mean rate over the series, in
-        beats per minute.
+    breathes and sometimes jumps. A third of the series are cut to between ``shortest`` and
+    ``seconds``; in a share ``disturbed`` a channel moves, or is off, for a part of the time.
     """
     if n_samples < 1:
         raise InputError(f"n_samples must be at least 1, got {n_samples}")

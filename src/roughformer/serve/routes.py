@@ -5,22 +5,28 @@ import secrets
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import msgspec
 import numpy as np
-import orjson
 from fastapi import APIRouter, Request, Response
+from msgspec.json import Decoder
 from starlette.requests import ClientDisconnect
 
 from roughformer.series import SeriesBatch
 from roughformer.serve.config import Limits
 from roughformer.serve.errors import APIError, invalid
 from roughformer.serve.json_bodies import (
+    ExplainBody,
+    ForecastBody,
     Observations,
-    check_object,
-    loads,
-    parse_observations,
-    parse_series,
-    parse_static,
-    parse_times,
+    OpenBody,
+    PushBody,
+    SeriesBody,
+    check_times,
+    decode,
+    encode,
+    observations_of,
+    series_of,
+    static_of,
 )
 from roughformer.serve.model import ForecastQuery, ServedForecaster
 from roughformer.serve.service import Service, check_name
@@ -34,7 +40,7 @@ from roughformer.serve.tables import (
     series_of_table,
 )
 
-__all__ = ["json_response", "routes"]
+__all__ = ["SCHEMAS", "json_response", "routes"]
 
 T = TypeVar("T")
 _JSON = ("application/json", "application/x-www-form-urlencoded")  # curl -d says the second
@@ -42,95 +48,39 @@ _MAX_LISTED = 1000  # streams
 _STEPS_AHEAD = 20  # by default, up to the horizon
 _METRICS = "text/plain; version=0.0.4; charset=utf-8"
 
-# What /openapi.json tells about bodies, which are read by hand: for speed, and for errors with a
-# position.
-_NUMBERS: dict[str, Any] = {"type": "array", "items": {"type": "number"}}
-_VALUES: dict[str, Any] = {
-    "type": "array",
-    "items": {"type": "array", "items": {"type": ["number", "null"]}},
-    "description": "A row for each time, a number or null (not observed) for each channel.",
-}
-_STATIC: dict[str, Any] = {
-    "type": "object",
-    "additionalProperties": {"type": ["number", "null"]},
-    "description": "Static covariates of the model by name.",
-}
-_BINARY: dict[str, Any] = {"schema": {"type": "string", "format": "binary"}}
-_SERIES: dict[str, Any] = {
-    "type": "array",
-    "items": {
-        "type": "object",
-        "properties": {
-            "times": _NUMBERS,
-            "values": _VALUES,
-            "static": _STATIC,
-            "id": {"type": ["string", "integer"]},
-        },
-        "required": ["times", "values"],
-    },
-}
-_NAMES: dict[str, Any] = {"type": "array", "items": {"type": "string"}}
+# What /openapi.json tells about bodies, which FastAPI does not read.
 _EXAMPLE = {"series": [{"times": [0, 0.5, 1.25], "values": [[1.0], [None], [1.5]]}]}
-
-
-def _body(
-    properties: dict[str, Any], required: list[str], example: Any, *binary: str
-) -> dict[str, Any]:
-    schema = {"type": "object", "properties": properties, "required": required}
-    content: dict[str, Any] = dict.fromkeys(binary, _BINARY)
-    if properties:
-        content["application/json"] = {
-            "schema": schema | {"additionalProperties": False},
-            "example": example,
-        }
-    return {"requestBody": {"required": bool(required or binary), "content": content}}
-
-
-_PREDICT = _body({"series": _SERIES, "channels": _NAMES}, ["series"], _EXAMPLE, ARROW, PARQUET)
-_FORECAST = _body(
-    {
-        "series": _SERIES,
-        "channels": _NAMES,
-        "at": _NUMBERS | {"description": "Times to answer for, past or future."},
-        "ahead": _NUMBERS
-        | {"description": "Or how long after the end of each series (default: 20 steps)."},
-        "targets": _NAMES | {"description": "Channels to answer for (default: all)."},
-        "coverage": {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1},
-    },
-    ["series"],
-    _EXAMPLE | {"at": [1.5, 2.0], "coverage": 0.9},
-)
-_EXPLAIN = _body({"series": _SERIES, "channels": _NAMES, "target": {}}, ["series"], _EXAMPLE)
-_OPEN = _body(
-    {"id": {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,64}$"}, "static": _STATIC},
-    [],
-    {"id": "bed-7"},
-)
-_PUSH = _body(
-    {"times": _NUMBERS, "values": _VALUES},
-    ["times", "values"],
-    {"times": [0.0, 0.008], "values": [[0.1], [0.12]]},
-)
-_SNAPSHOT = _body({}, [], None, "application/octet-stream")
-_DETAIL = {"message": {"type": "string"}, "position": {"type": ["object", "null"]}}
-_ERROR = {
-    "application/json": {
-        "schema": {
-            "type": "object",
-            "properties": {"error": {"type": "object", "properties": _DETAIL}},
-        }
-    }
+_BODIES: dict[str, tuple[Any, Any]] = {
+    "predict": (SeriesBody, _EXAMPLE),
+    "forecast": (ForecastBody, _EXAMPLE | {"at": [1.5, 2.0], "coverage": 0.9}),
+    "explain": (ExplainBody, _EXAMPLE),
+    "open": (OpenBody, {"id": "bed-7"}),
+    "push": (PushBody, {"times": [0.0, 0.008], "values": [[0.1], [0.12]]}),
 }
+_DECODERS: dict[str, Any] = {name: Decoder(kind) for name, (kind, _) in _BODIES.items()}
+_SCHEMAS, SCHEMAS = msgspec.json.schema_components(
+    [kind for kind, _ in _BODIES.values()], ref_template="#/components/schemas/{name}"
+)
+_SCHEMA = dict(zip(_BODIES, _SCHEMAS, strict=True))
+_BINARY: dict[str, Any] = {"schema": {"type": "string", "format": "binary"}}
+
+
+def _body(name: str | None, *binary: str) -> dict[str, Any]:
+    content: dict[str, Any] = dict.fromkeys(binary, _BINARY)
+    if name is not None:
+        content["application/json"] = {"schema": _SCHEMA[name], "example": _BODIES[name][1]}
+    return {"requestBody": {"required": name != "open", "content": content}}
+
+
 _ERRORS: dict[int | str, dict[str, Any]] = {
-    400: {"description": "The request is wrong; the message says where.", "content": _ERROR},
-    503: {"description": "Overloaded, or stopping; try again.", "content": _ERROR},
+    400: {"description": "The request is wrong; the message says where."},
+    503: {"description": "Overloaded, or stopping; try again."},
 }
 
 
 def json_response(body: Any, status: int = 200) -> Response:
     """Encode JSON; numbers that are not finite become null."""
-    data = orjson.dumps(body, option=orjson.OPT_SERIALIZE_NUMPY)
-    return Response(data, status, media_type="application/json")
+    return Response(encode(body), status, media_type="application/json")
 
 
 def _service(request: Request) -> Service:
@@ -186,12 +136,13 @@ def routes() -> APIRouter:
     async def model(request: Request) -> Response:
         """What the model is: task, channels, classes or targets, windows, streams, alarms."""
         service = _service(request)
-        options = service.options.streams
+        streams = service.streams
+        options = service.options.streams if streams is None else streams.options
         stream = {
             "span": options.span,
             "every": options.every,
             "causal": getattr(service.model, "causal", False),
-            "available": service.streams is not None,
+            "available": streams is not None,
         }
         alarms = [
             {
@@ -226,7 +177,7 @@ def routes() -> APIRouter:
 
 
 def _add_series_routes(router: APIRouter) -> None:
-    @router.post("/v1/predict", tags=["series"], openapi_extra=_PREDICT)
+    @router.post("/v1/predict", tags=["series"], openapi_extra=_body("predict", ARROW, PARQUET))
     async def predict(request: Request) -> Response:
         """Predict whole series: JSON, an Arrow stream or a Parquet file."""
         service = _service(request)
@@ -243,7 +194,7 @@ def _add_series_routes(router: APIRouter) -> None:
         about = {"fingerprint": model.fingerprint, "task": model.predictor.outputs.task}
         return json_response({"predictions": entries, "model": about})
 
-    @router.post("/v1/forecast", tags=["series"], openapi_extra=_FORECAST)
+    @router.post("/v1/forecast", tags=["series"], openapi_extra=_body("forecast"))
     async def forecast(request: Request) -> Response:
         """Forecast or interpolate series at the times asked for, with intervals."""
         service = _service(request)
@@ -262,7 +213,7 @@ def _add_series_routes(router: APIRouter) -> None:
             {"forecasts": entries, "channels": targets, "coverage": query.coverage, "model": about}
         )
 
-    @router.post("/v1/explain", tags=["series"], openapi_extra=_EXPLAIN)
+    @router.post("/v1/explain", tags=["series"], openapi_extra=_body("explain"))
     async def explain(request: Request) -> Response:
         """Channels and windows that drove the prediction of one series."""
         service = _service(request)
@@ -271,13 +222,13 @@ def _add_series_routes(router: APIRouter) -> None:
         data = await _read_body(request, service.limits)
 
         def parse(data: bytes) -> tuple[SeriesBatch, Any]:
-            body = check_object(loads(data), ("series", "channels", "target"), "the body")
-            batch, _ = parse_series(body, model.channels, model.static_names, service.limits)
+            body = decode(_DECODERS["explain"], data)
+            batch, _ = series_of(body, model.channels, model.static_names, service.limits)
             if len(batch) != 1:
                 raise APIError(400, f"one series is explained at a time, got {len(batch)}")
             model.check_size(batch, service.limits)
             explainer.check_size(batch)
-            return batch, body.get("target")
+            return batch, body.target
 
         batch, target = await service.parse(parse, data)
         seconds = service.limits.request_seconds
@@ -298,8 +249,7 @@ def _add_series_routes(router: APIRouter) -> None:
 def _parse_batch(data: bytes, service: Service, kind: str) -> tuple[SeriesBatch, list[Any]]:
     limits, channels, static = service.limits, service.model.channels, service.model.static_names
     if kind in _JSON:
-        body = check_object(loads(data), ("series", "channels"), "the body")
-        return parse_series(body, channels, static, limits)
+        return series_of(decode(_DECODERS["predict"], data), channels, static, limits)
     if kind == ARROW:
         table = read_arrow(data, limits.max_length)
     elif kind == PARQUET:
@@ -316,29 +266,21 @@ def _parse_batch(data: bytes, service: Service, kind: str) -> tuple[SeriesBatch,
 def _parse_forecast(
     data: bytes, model: ServedForecaster, limits: Limits
 ) -> tuple[ForecastQuery, list[Any]]:
-    keys = ("series", "channels", "at", "ahead", "targets", "coverage")
-    body = check_object(loads(data), keys, "the body")
+    body = decode(_DECODERS["forecast"], data)
     dated, channels = model.predictor.dated, model.channels
-    batch, ids = parse_series(body, channels, model.static_names, limits, dated=dated)
-    if body.get("at") is not None and body.get("ahead") is not None:
+    batch, ids = series_of(body, channels, model.static_names, limits, dated=dated)
+    if body.at is not None and body.ahead is not None:
         raise invalid("give 'at' or 'ahead', not both")
-    if body.get("at") is not None:
-        at = [parse_times(body["at"], {}, what="at")] * len(batch)
+    if body.at is not None:
+        at = [check_times(body.at, {}, what="at")] * len(batch)
     else:
         ahead = np.linspace(0, model.predictor.horizon, _STEPS_AHEAD + 1)[1:]
-        if body.get("ahead") is not None:
-            ahead = parse_times(body["ahead"], {}, what="ahead")
-            if not (ahead > 0).all():
-                raise invalid("'ahead' must be positive times after the end of each series")
+        if body.ahead is not None:
+            ahead = check_times(body.ahead, {}, what="ahead")
         at = [end + ahead for end in model.predictor.ends(batch)]
-    targets = body.get("targets")
-    if targets is None:
-        targets = list(channels)
-    if type(targets) is not list or not all(name in channels for name in targets) or not targets:
+    targets = list(channels) if body.targets is None else body.targets
+    if not set(targets) <= set(channels):
         raise invalid(f"'targets' must be a list of channels, of {', '.join(channels)}")
-    coverage = body.get("coverage", 0.9)
-    if type(coverage) is not float or not 0 < coverage < 1:
-        raise invalid(f"'coverage' must be a number between 0 and 1, got {coverage!r}")
     n_queries = sum(map(len, at)) * len(targets)
     if n_queries > limits.max_queries:
         raise invalid(
@@ -346,7 +288,7 @@ def _parse_forecast(
             f"max_queries = {limits.max_queries}; ask for fewer at once"
         )
     numbers = np.array([channels.index(name) for name in dict.fromkeys(targets)], dtype=np.int64)
-    return ForecastQuery(batch, at, numbers, coverage), ids
+    return ForecastQuery(batch, at, numbers, body.coverage), ids
 
 
 def _add_stream_routes(router: APIRouter) -> None:
@@ -359,14 +301,14 @@ def _add_stream_routes(router: APIRouter) -> None:
         with service.accepting():
             return await service.on_streams(work)
 
-    @router.post(streams, tags=tags, openapi_extra=_OPEN, status_code=201)
+    @router.post(streams, tags=tags, openapi_extra=_body("open"), status_code=201)
     async def open_stream(request: Request) -> Response:
         """Open a stream; without an id it gets one."""
         service = _service(request)
         data = await _read_body(request, service.limits)
-        body = check_object(loads(data) if data else {}, ("id", "static"), "the body")
-        name = secrets.token_hex(8) if body.get("id") is None else check_name(body["id"])
-        static = parse_static(body.get("static"), service.model.static_names)
+        body = decode(_DECODERS["open"], data or b"{}")
+        name = secrets.token_hex(8) if body.id is None else check_name(body.id)
+        static = static_of(body.static, service.model.static_names)
         return json_response(await ask(request, lambda s: s.open(name, static)), 201)
 
     @router.get(streams, tags=tags)
@@ -387,16 +329,15 @@ def _add_stream_routes(router: APIRouter) -> None:
             await _service(request).close_stream(check_name(name))
         return Response(status_code=204)
 
-    @router.post(streams + "/{name}/push", tags=tags, openapi_extra=_PUSH)
+    @router.post(streams + "/{name}/push", tags=tags, openapi_extra=_body("push"))
     async def push(request: Request, name: str) -> Response:
         """Send observations; the answer has the windows that ended with them."""
         service = _service(request)
         data = await _read_body(request, service.limits)
 
         def parse(data: bytes) -> Observations:
-            message = check_object(loads(data), ("times", "values"), "the body")
-            channels = service.model.channels
-            return parse_observations(message, check_name(name), channels, service.limits)
+            body = decode(_DECODERS["push"], data)
+            return observations_of(body, check_name(name), service.model.channels, service.limits)
 
         with service.accepting():
             rows = await service.parse(parse, data)
@@ -416,7 +357,11 @@ def _add_stream_routes(router: APIRouter) -> None:
         data = await ask(request, lambda s: s.snapshot(check_name(name)))
         return Response(data, media_type="application/octet-stream")
 
-    @router.put(streams + "/{name}/snapshot", tags=tags, openapi_extra=_SNAPSHOT)
+    @router.put(
+        streams + "/{name}/snapshot",
+        tags=tags,
+        openapi_extra=_body(None, "application/octet-stream"),
+    )
     async def restore(request: Request, name: str) -> Response:
         """Continue from a snapshot; the stream is opened if it is not there."""
         data = await _read_body(request, _service(request).limits)

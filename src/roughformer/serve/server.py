@@ -2,11 +2,14 @@
 
 import asyncio
 import logging
+import multiprocessing
 import signal
 import socket
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable
+from multiprocessing.connection import Connection, wait
 from typing import Any
 
 import h11
@@ -19,7 +22,7 @@ from roughformer.serve.app import create_app
 from roughformer.serve.config import Limits
 from roughformer.serve.service import Service
 
-__all__ = ["Server", "listen", "run"]
+__all__ = ["Server", "listen", "run", "run_workers"]
 
 _HEAD_SECONDS = 10.0  # for the head of a request, from its first byte to its last
 _CROWDED_SECONDS = 2.0  # likewise, on a connection beyond the limits
@@ -257,9 +260,83 @@ def run(service: Service, host: str, port: int, say: Callable[[str], None]) -> N
     _allow_files(service.limits)
     sys.setswitchinterval(_SWITCH)
     bound = listen(host, port)
-    shown = f"[{host}]" if ":" in host else host
-    line = f"serving on http://{shown}:{bound.getsockname()[1]} (stop with Ctrl-C)"
+    line = _address_line(host, bound)
     asyncio.run(Server(service, lambda: say(line)).serve([bound]))
+
+
+def run_workers(
+    build: Callable[[], Service], n: int, host: str, port: int, say: Callable[[str], None]
+) -> None:
+    """Serve by ``n`` processes that accept from one socket, until a signal comes.
+
+    ``build`` makes the service in each of them. A process that dies is replaced; all of them stop
+    in order when this one does, however it ends: they hold the other ends of its pipes.
+    """
+    bound, context = listen(host, port), multiprocessing.get_context("spawn")
+
+    def start() -> tuple[Any, Connection]:
+        ours, theirs = context.Pipe()
+        process = context.Process(target=_work, args=(build, bound, theirs), daemon=True)
+        process.start()
+        theirs.close()
+        return process, ours
+
+    def interrupt(*signal_and_frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    workers, ready = [start() for _ in range(n)], set()
+    try:
+        for process, pipe in workers:
+            pipe.recv()
+            ready.add(process.pid)
+        say(_address_line(host, bound))
+        while True:
+            ended = wait([process.sentinel for process, _ in workers])
+            for k, (process, pipe) in enumerate(workers):
+                if process.sentinel in ended:
+                    log.error("a worker ended (%s); another takes over", process.exitcode)
+                    pipe.close()
+                    workers[k] = start()
+            time.sleep(1.0)  # one that cannot start is not tried in a tight circle
+    except EOFError:
+        raise InputError("a worker could not start; the reason is above") from None
+    except KeyboardInterrupt:
+        log.info("stopping %d workers", n)
+    finally:
+        for process, pipe in workers:
+            if process.pid not in ready and not pipe.poll():
+                process.kill()  # it is still starting
+            pipe.close()
+        for process, _ in workers:
+            process.join()
+        signal.signal(signal.SIGTERM, before)
+
+
+def _work(build: Callable[[], Service], bound: socket.socket, pipe: Connection) -> None:
+    """A worker, from its start to its end."""
+
+    async def serve() -> None:
+        server = Server(service, lambda: pipe.send(None))
+        loop = asyncio.get_running_loop()
+
+        def stop() -> None:  # the other end is closed
+            loop.remove_reader(pipe.fileno())
+            if server._stop is None:  # Ctrl-C reaches all processes
+                server.handle_exit(signal.SIGTERM, None)
+
+        loop.add_reader(pipe.fileno(), stop)
+        await server.serve([bound])
+
+    service = build()
+    _allow_files(service.limits)
+    sys.setswitchinterval(_SWITCH)
+    asyncio.run(serve())
+
+
+def _address_line(host: str, bound: socket.socket) -> str:
+    shown = f"[{host}]" if ":" in host else host
+    return f"serving on http://{shown}:{bound.getsockname()[1]} (stop with Ctrl-C)"
 
 
 def _allow_files(limits: Limits) -> None:

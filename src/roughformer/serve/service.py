@@ -58,9 +58,10 @@ class Service:
         self.no_streams = ""  # why this model cannot be streamed
         self.explainer: Explainer | None = None
         try:
-            if isinstance(model, ServedForecaster):
-                raise InputError("a forecaster answers for whole series: POST /v1/forecast")
-            self.explainer = Explainer(model.predictor)
+            if isinstance(model, ServedModel):
+                self.explainer = Explainer(model.predictor)
+            if options.workers > 1:
+                raise InputError("they live in one process; serve without --workers")
             self.streams = Streams(model, limits, options.streams)
         except ValueError as error:  # InputError: the model needs a span, or has no streams
             if options.streams.alarms or options.streams.span is not None:

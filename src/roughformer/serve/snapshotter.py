@@ -13,7 +13,7 @@ import os
 import zlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from operator import methodcaller
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -137,12 +137,12 @@ class Snapshotter:
             )
             for i in range(0, len(names), _AT_ONCE):
                 part = names[i : i + _AT_ONCE]
-                snapshots = await service.on_streams(partial(_changed_snapshots, part))
+                snapshots = await service.on_streams(methodcaller("changed_snapshots", part))
                 try:
                     await asyncio.to_thread(directory.write, snapshots)
                 except OSError as error:
                     log.error("cannot write snapshots to %s: %s", directory.path, error)
-                    await service.on_streams(partial(_mark_changed, part))
+                    await service.on_streams(methodcaller("mark_changed", part))
                     return
                 self._on_disk.update(snapshots)
                 service.metrics.snapshots.inc(len(snapshots))
@@ -192,11 +192,3 @@ class Snapshotter:
                 os.replace(file, aside)
                 log.warning("%s cannot be restored (%s); it is kept as %s", file, error, aside.name)
         return count
-
-
-def _changed_snapshots(names: list[str], streams: "Streams") -> dict[str, bytes]:
-    return streams.changed_snapshots(names)
-
-
-def _mark_changed(names: list[str], streams: "Streams") -> None:
-    streams.mark_changed(names)

@@ -14,9 +14,9 @@ from roughformer.inference import Alarm, AlarmState
 from roughformer.serve.config import Limits, StreamOptions
 from roughformer.serve.errors import APIError, invalid
 from roughformer.serve.json_bodies import Observations
-from roughformer.serve.model import ServedModel
+from roughformer.serve.model import ServedForecaster, ServedModel
 from roughformer.serve.snapshotter import pack, unpack
-from roughformer.stream import Events, StreamBatch
+from roughformer.stream import Events
 
 __all__ = ["AlarmTracker", "PushResult", "Streams"]
 
@@ -67,13 +67,16 @@ class PushResult:
 
 
 class Streams:
-    """Names -> slots of one ``StreamBatch``, which is replaced by a larger one when it is full."""
+    """Names -> slots of one batch of streams, which is replaced by a larger one when it is full."""
 
-    def __init__(self, model: ServedModel, limits: Limits, options: StreamOptions) -> None:
+    def __init__(
+        self, model: ServedModel | ServedForecaster, limits: Limits, options: StreamOptions
+    ) -> None:
         """Open no stream yet."""
+        options = model.stream_options(options)
         self.model, self.limits, self.options = model, limits, options
         self.entries: dict[str, StreamEntry] = {}
-        self.batch = self._batch(min(_INITIAL_SLOTS, limits.max_streams))
+        self.batch = model.stream_batch(min(_INITIAL_SLOTS, limits.max_streams), options)
         self.free = list(range(self.batch.n))
         self.names: list[str] = [""] * self.batch.n
         self.alarms = AlarmTracker(options.alarms, self.batch.n, model.classes, model.targets)
@@ -81,18 +84,10 @@ class Streams:
             span = math.inf if options.span is None else options.span
             self.rule = WindowRule(options.every, span=span)
         else:
+            assert isinstance(model, ServedModel)  # streams of forecasters always have ``every``
             rule = model.predictor.encoder.config.rule
             duration = rule.amount if rule.rule == "duration" else None
             self.rule = WindowRule(duration, rule.amount)
-
-    def _batch(self, n: int) -> StreamBatch:
-        return StreamBatch(
-            self.model.predictor,
-            n,
-            span=self.options.span,
-            every=self.options.every,
-            unordered=self.options.unordered,  # type: ignore[arg-type]
-        )
 
     # Open and close
 
@@ -130,7 +125,7 @@ class Streams:
         if not self.free:
             n = self.batch.n
             more = min(2 * n, self.limits.max_streams)
-            larger = self._batch(more)
+            larger: Any = self.model.stream_batch(more, self.options)
             larger.take_over(self.batch)
             self.batch = larger
             self.free = list(range(n, more))

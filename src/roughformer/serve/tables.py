@@ -72,7 +72,7 @@ def series_of_table(
                 f"{', '.join(channels)}",
                 {"row": int(np.argmax(which == kinds.index(unknown[0])))},
             )
-        columns["channel"] = pa.array(which).cast(pa.string())
+        columns["channel"] = pa.array(kinds).take(pa.array(which))
         columns["value"] = _numbers(table, "value")
     else:
         _check_order(names, codes, time)
@@ -84,8 +84,9 @@ def series_of_table(
                 )
             columns[name] = _numbers(table, name)
     _refuse_unknown(table.column_names, (*columns, *static))
-    given = [name for name in static if name in table.column_names]
-    columns |= {name: _numbers(table, name) for name in given}
+    # Covariates that were not sent are not known.
+    unknown = pa.array(np.full(len(codes), np.nan))
+    columns |= {n: _numbers(table, n) if n in table.column_names else unknown for n in static}
     try:
         batch = SeriesBatch.from_table(
             pa.table(columns),
@@ -93,26 +94,13 @@ def series_of_table(
             time="time",
             channel="channel" if long else None,
             value="value" if long else None,
-            channels=None if long else channels,
-            static=given,
+            channels=channels,
+            static=static,
+            absent=True,
         )
     except InputError as error:
         raise APIError(400, str(error)) from None
-    ids = [names[int(code)] for code in batch.ids] if batch.ids is not None else []
-    # Channels and covariates that were not sent are not observed.
-    values: Any = batch.values
-    if long:
-        values = np.full((batch.n_points, len(channels)), np.nan)
-        for c, code in enumerate(batch.channels):
-            values[:, channels.index(kinds[int(code)])] = batch.values[:, c]
-    extras: dict[str, Any] = {}
-    if static:
-        covariates = np.full((len(batch), len(static)), np.nan)
-        for s, name in enumerate(batch.static_names):
-            assert batch.static is not None
-            covariates[:, static.index(name)] = batch.static[:, s]
-        extras = {"static": covariates, "static_names": static}
-    return SeriesBatch(batch.times, values, batch.offsets, channels=channels, **extras), ids
+    return batch, [names[int(code)] for code in batch.ids] if batch.ids is not None else []
 
 
 def observations_of_table(table: pa.Table, channels: tuple[str, ...]) -> Observations:

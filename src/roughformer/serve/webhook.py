@@ -9,8 +9,7 @@ import time
 import urllib.request
 from typing import Any
 
-import orjson
-
+from roughformer.serve.json_bodies import encode
 from roughformer.serve.metrics import Metrics
 
 __all__ = ["Webhook"]
@@ -46,7 +45,7 @@ class Webhook:
     def put(self, message: dict[str, Any]) -> None:
         """Queue a message; never waits."""
         try:
-            self._waiting.put_nowait(orjson.dumps(message))
+            self._waiting.put_nowait(encode(message))
         except queue.Full:
             self._sent.labels("dropped").inc()
 

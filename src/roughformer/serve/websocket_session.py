@@ -5,22 +5,28 @@ slowed down by its own connection, and nothing of a refused message is applied.
 """
 
 import asyncio
-import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 from fastapi import APIRouter, WebSocket
+from msgspec.json import Decoder
 from starlette.websockets import WebSocketDisconnect
 
 from roughformer.serve.broadcast import SendQueue
 from roughformer.serve.errors import APIError
 from roughformer.serve.json_bodies import (
+    Advance,
+    Close,
+    Message,
     Observations,
-    check_object,
-    loads,
-    parse_observations,
-    parse_static,
+    Open,
+    Predict,
+    Push,
+    State,
+    decode,
+    observations_of,
+    static_of,
 )
 from roughformer.serve.service import Service, check_name
 from roughformer.serve.streams import PushResult, Streams
@@ -29,14 +35,8 @@ from roughformer.serve.tables import observations_of_table, read_arrow
 __all__ = ["PROTOCOL", "websocket_routes"]
 
 PROTOCOL = "roughformer"  # beside it a browser may offer "bearer.TOKEN"
-_KEYS = {
-    "push": ("times", "values"),
-    "advance": ("time",),
-    "predict": (),
-    "state": (),
-    "open": ("ids", "static"),
-    "close": (),
-}
+_ONE: Any = Decoder(Push | Advance | Predict | State)
+_MANY: Any = Decoder(Push | Advance | Predict | State | Open | Close)
 
 
 def websocket_routes() -> APIRouter:
@@ -127,50 +127,49 @@ class _Session:
         if received.get("text") is None:
             await self._push_arrow(received.get("bytes") or b"")
             return
-        message = await self.service.parse(loads, received["text"])
-        kinds = list(_KEYS) if self.name is None else ["push", "advance", "predict", "state"]
-        kind = message.get("type") if type(message) is dict else None
-        if type(kind) is not str or kind not in kinds:
-            raise APIError(400, f"a message is an object whose 'type' is one of {', '.join(kinds)}")
-        id_key = ("id",) if self.name is None else ()
-        body = check_object(message, ("type", *id_key, *_KEYS[kind]), f"a {kind} message")
-        if kind == "open":
-            await self._open(body)
+        message: Message = await self.service.parse(self._decode, received["text"])
+        if isinstance(message, Open):
+            await self._open(message)
             return
-        name = check_name(body.get("id")) if self.name is None else self.name
+        if self.name is not None and message.id not in (None, self.name):
+            raise APIError(400, f"this socket is for the stream {self.name!r} only")
+        name = check_name(message.id) if self.name is None else self.name
         service, put = self.service, self.queue.put
-        if kind == "close":
+        if isinstance(message, Close):
             await service.close_stream(name)
             put({"type": "closed", "id": name})
-        elif kind == "predict":
+        elif isinstance(message, Predict):
             put({"type": "prediction", **await service.on_streams(lambda s: s.predict(name))})
-        elif kind == "state":
+        elif isinstance(message, State):
             put({"type": "state", **await service.on_streams(lambda s: s.state(name))})
         else:
-            if kind == "push":
-                rows = parse_observations(body, name, service.model.channels, service.limits)
+            if isinstance(message, Push):
+                rows = observations_of(message, name, service.model.channels, service.limits)
                 result = await service.push(rows)
                 service.broadcaster.show(rows, self.queue)
             else:
-                moment: Any = body.get("time")
-                if type(moment) not in (int, float) or not math.isfinite(moment):
-                    raise APIError(400, "an advance message needs 'time': a number")
-                result = await service.on_streams(lambda s: s.advance(name, float(moment)))
+                assert isinstance(message, Advance)
+                moment = message.time
+                result = await service.on_streams(lambda s: s.advance(name, moment))
             for event in result.events:
                 put({"type": "window", **event})
             service.publish(result.events, self.queue)
             tag = {"id": name} if self.name is None else {}
             put({"type": "ack", **tag, **result.state})
 
-    async def _open(self, body: dict[str, Any]) -> None:
+    def _decode(self, text: str) -> Message:
+        message: Message = decode(_MANY if self.name is None else _ONE, text)
+        return message
+
+    async def _open(self, message: Open) -> None:
         """Streams that are open already stay as they are: the answer tells from where to send."""
-        if (body.get("id") is None) == (body.get("ids") is None):
+        if (message.id is None) == (message.ids is None):
             raise APIError(400, "an open message needs either 'id' or a list 'ids'")
-        listed = [body["id"]] if body.get("ids") is None else body["ids"]
-        if type(listed) is not list or len(listed) > self.service.limits.max_streams:
-            raise APIError(400, "'ids' must be a list of ids, no more than there may be streams")
+        listed = [message.id] if message.ids is None else message.ids
+        if len(listed) > self.service.limits.max_streams:
+            raise APIError(400, "'ids' must be no more than there may be streams")
         names = [check_name(name) for name in listed]
-        static = parse_static(body.get("static"), self.service.model.static_names)
+        static = static_of(message.static, self.service.model.static_names)
 
         def work(streams: Streams) -> list[dict[str, Any]]:
             streams.check_room(len({name for name in names if name not in streams.entries}))

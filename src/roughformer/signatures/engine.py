@@ -1,287 +1,77 @@
 """Signatures of ragged batches: the public functions, and the choice of native kernel or torch."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from roughformer.errors import InputError
-from roughformer.series import (
-    SeriesBatch,
-    blocks,
-    check_fraction,
-    check_mask,
-    is_tensor,
-    keep_mask,
-    series_keys,
-)
+from roughformer.series import SeriesBatch, check_mask, is_tensor
 from roughformer.signatures import library
-from roughformer.signatures.library import check_out, clock_words, log_table, new_result
+from roughformer.signatures.library import Engine
 from roughformer.signatures.lifts import (
     Basis,
     Layout,
     Lifts,
     Transform,
     View,
-    ViewLifts,
     check_capacity,
     in_double,
     layout_of,
-    lift_path,
 )
-from roughformer.signatures.windows import Cuts, Path, Windows
+from roughformer.signatures.paths import Cuts
+from roughformer.signatures.points import (
+    Dropping,
+    clock_path,
+    dense_values,
+    pad,
+    path_of,
+    series_numbers,
+)
+from roughformer.signatures.windows import Windows
 from roughformer.util.checks import whole_number
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from roughformer.signatures.torch_backend import Placed
 
-__all__ = [
-    "Dropping",
-    "Engine",
-    "check_dropping",
-    "check_finite",
-    "check_series",
-    "clock_path",
-    "compute_tokens",
-    "dense_values",
-    "fill_gaps",
-    "logsignature",
-    "multiview_signature",
-    "pad",
-    "pick_engine",
-    "placed_of",
-    "signature",
-    "values_at",
-]
-
-
-# Points to leave out of a batch, as the engines take it: a mask, or a fraction and a seed.
-
-
-def check_series(series: npt.ArrayLike | None, n_series: int) -> npt.NDArray[np.int64] | None:
-    """``series`` as whole numbers ``(B,)`` from 0 to 2^32 - 1, or None, or raise ``InputError``."""
-    if series is None:
-        return None
-    numbers = np.asarray(series)
-    whole = np.issubdtype(numbers.dtype, np.integer) or numbers.size == 0
-    if not whole or numbers.shape != (n_series,):
-        raise InputError(
-            f"series must be {n_series} whole numbers, one for each series of the batch, got "
-            f"{numbers.dtype} of shape {numbers.shape}"
-        )
-    if numbers.size and not (int(numbers.min()) >= 0 and int(numbers.max()) < 2**32):
-        raise InputError(
-            f"series must be numbers from 0 to 2**32 - 1, got {numbers.min()} ... {numbers.max()}"
-        )
-    return numbers.astype(np.int64)
-
-
-@dataclass(frozen=True)
-class Dropping:
-    """Points to leave out: a mask (True = keep), or a fraction of each series and a seed.
-
-    ``series (B,)`` are the numbers that the random words are drawn for (default 0 ... B-1).
-    """
-
-    keep: npt.NDArray[np.bool_] | None = None
-    fraction: float = 0.0
-    seed: int = 0
-    series: npt.NDArray[np.int64] | None = None
-
-    def __post_init__(self) -> None:
-        """Refuse what is no fraction."""
-        check_fraction(self.fraction)
-
-    def __bool__(self) -> bool:
-        """Whether anything is dropped."""
-        return self.keep is not None or self.fraction > 0
-
-    def mask(self, batch: SeriesBatch) -> npt.NDArray[np.bool_] | None:
-        """The mask ``(N,)``, or None if all points stay."""
-        if self.keep is not None or not self.fraction > 0:
-            return self.keep
-        if library.load() is None:
-            return keep_mask(batch.lengths, self.fraction, self.seed, self.series)
-        return library.thin(batch.lengths, self.fraction, self.keys(len(batch)))
-
-    def keys(self, n_series: int) -> npt.NDArray[np.uint32]:
-        """``(B,)`` keys of the random thinning."""
-        default = np.arange(n_series)
-        numbers: npt.NDArray[np.integer[Any]] = default if self.series is None else self.series
-        return series_keys(self.seed, numbers)
-
-
-# One dispatch for signatures of ragged batches: dropping, native kernel or torch, memory.
-
-
-Engine = Literal["auto", "native", "torch"]
 _AT_ONCE = 1 << 22  # numbers of a padded block: points x words
 
 
-def pick_engine(engine: Engine, device: str = "cpu") -> str:
-    """``native`` if it is there and the data are in main memory, else ``torch``."""
-    if engine not in ("auto", "native", "torch"):
-        raise InputError(f"engine must be 'auto', 'native' or 'torch', got {engine!r}")
-    if engine == "native" and device != "cpu":
-        raise InputError(f"the native engine works in main memory, the values are on {device}")
-    if engine == "torch" or device != "cpu":
-        return "torch"
-    if library.load() is not None:
-        return "native"
-    reason = library.engine_info().get("reason")
-    if engine == "native":
-        raise InputError(f"the native engine is not available: {reason}")
-    _check_torch(f"there is neither the native kernel nor torch to compute signatures ({reason})")
-    return "torch"
-
-
-def _check_torch(why: str) -> None:
-    """``ImportError`` in words where torch is not installed."""
-    try:
-        import torch  # noqa: F401
-    except ImportError:
-        raise ImportError(f"{why}; pip install torch") from None
-
-
-@dataclass(frozen=True)
-class _Call:
-    """Views that share a path and so one pass over it."""
-
-    path: Path
-    views: tuple[View, ...]
-    basepoint: bool
-
-
-def fill_gaps(batch: SeriesBatch, keep: Any = None, threads: int | None = None) -> npt.NDArray[Any]:
-    """Return the values of series without NaN.
-
-    Each channel is linear in time between its own observations and constant outside of them; 0,
-    with an ``UnobservedWarning``, where it has none.
-
-    Parameters
-    ----------
-    batch : SeriesBatch
-        Series.
-    keep : array-like of bool (N,), optional
-        Points outside of it count as unobserved.
-    threads : int, optional
-        Threads of the native engine; not given: all.
-
-    Returns
-    -------
-    ndarray (N, C)
-        ``batch.values`` itself if there is nothing to fill.
-    """
-    if keep is None and not batch.missing:
-        return batch.values
-    if keep is not None:
-        keep = check_mask(keep, batch.offsets, batch.ids, ends=False)
-    if library.load() is not None:
-        grid, starts = batch.grid, batch.offsets[:-1]
-        times, first = (batch.times, starts) if grid is None else (grid, np.zeros_like(starts))
-        rows = batch.values, times, starts, batch.lengths, first
-        out, unobserved = library.fill_rows(*rows, keep, threads)
-    else:
-        pick_engine("auto")  # or says what is missing
-        out, unobserved = _filled_by_definition(batch, keep)
-    batch.warn_unobserved(unobserved.sum(axis=0, dtype=np.int64))
-    return out
-
-
-def _filled_by_definition(
-    batch: SeriesBatch, keep: npt.NDArray[np.bool_] | None
-) -> tuple[npt.NDArray[Any], npt.NDArray[np.uint8]]:
-    """``library.fill_rows`` without the kernel, a block of series at a time."""
-    import torch
-
-    from roughformer.signatures.torch_backend import inside_of, linear_points, observed
-
-    values = batch.values if keep is None else np.where(keep[:, None], batch.values, np.nan)
-    out, never = np.empty_like(values), [np.zeros((0, batch.n_channels), bool)]
-    for first, last in blocks(batch.offsets):
-        offsets = batch.offsets[first : last + 1]
-        rows = slice(offsets[0], offsets[-1])
-        part = SeriesBatch(batch.times[rows], values[rows], offsets - rows.start)
-        x = linear_points(observed(*pad(part))).x
-        out[rows] = x[inside_of(torch.from_numpy(part.lengths), x.shape[1])].numpy()
-        never.append(part.unobserved())
-    return out, np.concatenate(never).view(np.uint8)
-
-
-def values_at(batch: SeriesBatch, since: npt.ArrayLike) -> npt.NDArray[np.float64]:
-    """Interpolate series linearly, each channel between its own observations.
-
-    Parameters
-    ----------
-    batch : SeriesBatch
-        Series.
-    since : array-like (n,) or (B, n)
-        Increasing times, counted from each series' first point.
-
-    Returns
-    -------
-    ndarray (B, n, C)
-        Constant before a channel's first observation and after its last one.
-    """
-    queries = np.broadcast_to(
-        np.asarray(since, dtype=np.float64), (len(batch), np.shape(since)[-1])
-    )
-    values, offsets, starts = fill_gaps(batch), batch.offsets, batch.span[0]
-    out = np.empty((len(batch), queries.shape[1], batch.n_channels))
-    for b in range(len(batch)):
-        rows = slice(offsets[b], offsets[b + 1])
-        times = batch.times[rows] - starts[b]
-        for c in range(batch.n_channels):
-            out[b, :, c] = np.interp(queries[b], times, values[rows, c])
-    return out
-
-
-def dense_values(
-    batch: SeriesBatch, keep: npt.NDArray[np.bool_] | None, threads: int | None
-) -> npt.NDArray[Any]:
-    """Values ``(N, C)`` without gaps, for the kernel."""
-    return fill_gaps(batch, keep, threads) if batch.missing else batch.values
-
-
-def _calls(batch: SeriesBatch, layout: Layout, values: npt.NDArray[Any]) -> list[_Call]:
+def _requests(
+    batch: SeriesBatch, cuts: Cuts, layout: Layout, dropping: Dropping, threads: int | None,
+    compute: Any,
+) -> Iterator[library.Request]:  # fmt: skip
+    """One pass of the kernel over the points for all views that share a path."""
+    # Gaps are filled between what is kept, so then the mask comes first; otherwise the kernel
+    # skips dropped points by itself.
+    if dropping and (batch.missing or dropping.keep is not None):
+        dropping = Dropping(keep=dropping.mask(batch))
+    values = dense_values(batch, dropping.keep, threads)
+    keys = dropping.keys(len(batch)) if dropping and dropping.keep is None else None
     groups: dict[Any, list[View]] = {}
     for view in layout.views:
         lifts = layout.lifts[view]
-        key = (lifts.path, view if lifts.basepoint else None)
-        groups.setdefault(key, []).append(view)
-    return [
-        _Call(lift_path(batch, lifts, values), tuple(views), only is not None)
-        for (lifts, only), views in groups.items()
-    ]
-
-
-def _request(
-    call: _Call, cuts: Cuts, layout: Layout, dropping: Dropping, threads: int | None, compute: Any
-) -> library.Request:
-    path = call.path
-    keys = None
-    if dropping.keep is None and dropping.fraction > 0:
-        keys = dropping.keys(path.n_series)
-    table = None
-    if layout.transform == "logsignature":
-        table = log_table(path.dim, layout.depth, layout.basis == "brackets")
-    return library.Request(
-        path=path,
-        cuts=cuts,
-        depth=layout.depth,
-        at={view: layout.at(view) for view in call.views},
-        basepoint=call.basepoint,
-        log=table,
-        keep=dropping.keep,
-        keys=keys,
-        drop=dropping.fraction,
-        threads=threads,
-        compute=compute,
-    )
+        groups.setdefault((lifts.time, view if lifts.basepoint else None), []).append(view)
+    for (time, only), views in groups.items():
+        path = path_of(batch, values, time)
+        table = None
+        if layout.transform == "logsignature":
+            table = library.log_table(path.dim, layout.depth, layout.basis == "brackets")
+        yield library.Request(
+            path=path,
+            cuts=cuts,
+            depth=layout.depth,
+            at={view: layout.at(view) for view in views},
+            basepoint=only is not None,
+            log=table,
+            keep=dropping.keep,
+            keys=keys,
+            drop=dropping.fraction,
+            threads=threads,
+            compute=compute,
+        )
 
 
 def compute_tokens(
@@ -300,51 +90,41 @@ def compute_tokens(
     context: int | None = None,
 ) -> npt.NDArray[Any]:
     """Tokens ``(B, windows, features)`` of a batch; ``hold`` and ``context`` as in
-    ``definition.signature_tokens``.
+    ``torch_backend.signature_tokens``.
     """
     compute = np.float64 if in_double(layout) else compute
     workers = threads or library.default_threads()
     size = np.dtype(dtype).itemsize
     if isinstance(windows, Windows):
-        check_dropping(dropping, windows)
+        _check_dropping(dropping, windows)
         if windows.rule == "count":  # before the windows themselves take memory
             check_capacity(layout, len(batch), int(windows.amount), size, max_memory, workers)
         windows = windows.place(batch)
     cuts = windows
     shape = (len(batch), cuts.most, layout.size)
     check_capacity(layout, shape[0], shape[1], size, max_memory, workers)
-    native = pick_engine(engine) == "native"
+    native = library.pick_engine(engine) == "native"
     if out is None:
-        out = new_result(shape, dtype, not cuts.equal)
+        out = library.new_result(shape, dtype, not cuts.equal)
     else:
-        check_out(out, shape, dtype)
+        library.check_out(out, shape, dtype)
         if not cuts.equal:
             out.fill(0)
-    lifted = [layout.lifts[view] for view in layout.views]
-    if not native or hold or context is not None or any(x.lags or x.counts for x in lifted):
-        mask = dropping.mask(batch)
-        thin = batch if mask is None else batch.drop_points(mask=mask)
-        _write_padded(thin, cuts, layout, out, native, hold, context)
-        check_finite(out, batch, layout, compute)
-        return out
-    # Gaps are filled between what is kept, so then the mask comes first; otherwise the kernel
-    # skips dropped points by itself.
-    drawn = dropping
-    if dropping and (batch.missing or dropping.keep is not None):
-        drawn = Dropping(keep=dropping.mask(batch))
-    values = dense_values(batch, drawn.keep, threads)
-    for call in _calls(batch, layout, values):
-        library.forward(_request(call, cuts, layout, drawn, threads, compute), out)
-    _write_clocks(batch, cuts, layout, dropping, out, threads, compute)
-    check_finite(out, batch, layout, compute)
+    if not native or hold or context is not None or layout.has_corners:
+        _write_padded(dropping.thinned(batch), cuts, layout, out, native, hold, context)
+    else:
+        for request in _requests(batch, cuts, layout, dropping, threads, compute):
+            library.forward(request, out)
+        _write_clocks(batch, cuts, layout, dropping, out, threads, compute)
+    _check_finite(out, batch, layout, compute)
     return out
 
 
-def check_finite(found: Any, batch: SeriesBatch, layout: Layout, compute: Any) -> None:
-    """``InputError`` if words ``found (B, L, F)`` are beyond the range of their kind, or of the one
+def _check_finite(tokens: Any, batch: SeriesBatch, layout: Layout, compute: Any) -> None:
+    """``InputError`` if ``tokens (B, L, F)`` are beyond the range of their kind, or of the one
     that they were computed in.
     """
-    kind = min(np.dtype(str(found.dtype).removeprefix("torch.")), np.dtype(compute))
+    kind = min(np.dtype(str(tokens.dtype).removeprefix("torch.")), np.dtype(compute))
     most = float(np.finfo(kind).max)
     start, end = batch.span
     lifted = [layout.lifts[view] for view in layout.views]
@@ -356,7 +136,7 @@ def check_finite(found: Any, batch: SeriesBatch, layout: Layout, compute: Any) -
     reach = 2 * points * max(far, 1.0) * max(layout.dim(view) for view in layout.views)
     if layout.depth * np.log(reach) < np.log(most) - 10:
         return
-    array = found.detach().cpu().numpy() if is_tensor(found) else found
+    array = tokens.detach().cpu().numpy() if is_tensor(tokens) else tokens
     good = np.isfinite(array).all(axis=(1, 2))
     if not good.all():
         raise InputError(
@@ -366,7 +146,7 @@ def check_finite(found: Any, batch: SeriesBatch, layout: Layout, compute: Any) -
         )
 
 
-def check_dropping(dropping: Dropping, windows: Windows) -> None:
+def _check_dropping(dropping: Dropping, windows: Windows) -> None:
     """``InputError`` for windows that dropping would move."""
     if dropping and windows.rule == "points":
         raise InputError(
@@ -385,59 +165,30 @@ def _write_padded(
     context: int | None,
 ) -> None:
     """Tokens by way of padded tensors, a block of series at a time."""
-    _check_torch("lags, counts and held paths are computed by way of torch")
+    library.check_torch("lags, counts and held paths are computed by way of torch")
     import torch
 
     from roughformer.signatures.operators import padded_tokens
+    from roughformer.signatures.torch_backend import Placed
 
     if batch.missing and not hold:
         batch.warn_unobserved(batch.unobserved().sum(axis=0, dtype=np.int64))
-    placed = placed_of(cuts, batch.span[0])
+    placed = Placed.of(cuts, batch.span[0])
     words = 4 * len(layout.channels) if native else layout.size
     size = max(1, _AT_ONCE // max(words * (int(batch.lengths.max(initial=1)) + cuts.most), 1))
     with torch.no_grad():
         for i in range(0, len(batch), size):
-            part = slice(i, min(i + size, len(batch)))
-            values, times, lengths = pad(batch[part])
-            mask = None if placed.mask is None else placed.mask[part]
-            here = placed._replace(edges=placed.edges[part], mask=mask)
-            found = padded_tokens(
-                values, times, lengths, here, layout, hold=hold, context=context, native=native
+            part = slice(i, i + size)
+            tokens = padded_tokens(
+                *pad(batch[part]),
+                placed.rows(part),
+                layout,
+                hold=hold,
+                context=context,
+                native=native,
             )
-            with np.errstate(over="ignore"):  # told by check_finite
-                out[part] = found.numpy()
-
-
-def placed_of(cuts: Cuts, start: npt.NDArray[np.float64]) -> "Placed":
-    """Cuts of series that begin at ``start (B,)``, as tensors."""
-    import torch
-
-    from roughformer.signatures.torch_backend import Placed
-
-    mask = None
-    if not cuts.equal:
-        mask = torch.from_numpy(np.arange(cuts.most)[None, :] < cuts.n_windows[:, None])
-    return Placed(torch.from_numpy(cuts.since(start)), mask)
-
-
-def pad(batch: SeriesBatch) -> "tuple[Tensor, Tensor, Tensor]":
-    """``values (B, L, C)`` and ``times (B, L)`` in float64, and ``lengths (B,)``, as tensors."""
-    import torch
-
-    n, longest = len(batch), int(batch.lengths.max(initial=1))
-    row = np.repeat(np.arange(n), batch.lengths)
-    column = np.arange(batch.n_points) - np.repeat(batch.offsets[:-1], batch.lengths)
-    values = np.full((n, longest, batch.n_channels), np.nan)
-    times = np.zeros((n, longest))
-    values[row, column], times[row, column] = batch.values, batch.times
-    return torch.from_numpy(values), torch.from_numpy(times), torch.from_numpy(batch.lengths.copy())
-
-
-def clock_path(batch: SeriesBatch, dropping: Dropping, threads: int | None) -> Path:
-    """The path through the kept points that clock words are taken of."""
-    mask = dropping.mask(batch)
-    path = lift_path(batch, ViewLifts(), dense_values(batch, mask, threads))
-    return path if mask is None else path.compact(mask)
+            with np.errstate(over="ignore"):  # _check_finite says so
+                out[part] = tokens.numpy()
 
 
 def _write_clocks(
@@ -449,31 +200,17 @@ def _write_clocks(
     threads: int | None,
     compute: Any,
 ) -> None:
-    clocked: Sequence[View] = [v for v in layout.views if layout.lifts[v].clock]
-    if not clocked:
+    clocks = {view: layout.lifts[view].clock for view in layout.views}
+    if not any(clocks.values()):
         return
     path = clock_path(batch, dropping, threads)
-    for view in clocked:
-        clock = layout.lifts[view].clock
-        assert clock is not None
-        at = layout.clock_at(view)
-        part = out[..., at : at + layout.clock_size(view)]
-        clock_words(path, cuts, clock, view, part, threads, compute)
+    for view, clock in clocks.items():
+        if clock is not None:
+            part = out[..., layout.clock_part(view)]
+            library.clock_words(path, cuts, clock, view, part, threads, compute)
 
 
 # Public functions of the engine: multi-view signatures of whole batches.
-
-
-_FLOATS = {"float32": np.float32, "float64": np.float64}
-
-
-def _dtype(wish: Any, default: Any) -> Any:
-    if wish is None:
-        return np.dtype(default).type
-    name = str(wish).removeprefix("torch.") if not isinstance(wish, type) else np.dtype(wish).name
-    if name not in _FLOATS:
-        raise InputError(f"dtype must be float32 or float64, got {wish!r}")
-    return _FLOATS[name]
 
 
 def _refuse_what_would_be_lost(x: Any) -> None:
@@ -579,56 +316,33 @@ def multiview_signature(
         If more than ``max_memory`` would be needed.
     """
     _refuse_what_would_be_lost(x)
-    # Gradients flow through the tensor itself, which _tokens is given beside the batch.
+    # Gradients flow through the tensor itself, not through the batch.
     batch = SeriesBatch.of(x.detach() if is_tensor(x) else x, times, lengths, layout=layout)
     if layout == "channels_first" and is_tensor(x):
         x = x.transpose(1, 2)  # gradients flow back through it
     features = layout_of(batch.channels, depth, views, lifts, transform, basis)
-    return _tokens(
-        x, batch, Windows.of(windows), features, keep, drop, seed, series, dtype, precise,
-        out, threads, engine, max_memory,
-    )  # fmt: skip
-
-
-def _tokens(
-    x: Any,
-    batch: SeriesBatch,
-    windows: Windows,
-    layout: Layout,
-    keep: Any,
-    drop: float,
-    seed: int,
-    series: Any,
-    dtype: Any,
-    precise: bool,
-    out: npt.NDArray[Any] | None,
-    threads: int | None,
-    engine: Engine,
-    max_memory: int | None,
-) -> Any:
+    rule = Windows.of(windows)
     if threads is not None:
         threads = whole_number(threads, "threads", 1)
-    mask = None
     if keep is not None:
         if drop:
             raise InputError("give keep= or drop=, not both")
-        mask = check_mask(keep, batch.offsets, batch.ids)
+        keep = check_mask(keep, batch.offsets, batch.ids)
     kind = batch.values.dtype
-    result = _dtype(dtype, kind)
-    wide = precise or kind == np.float64 or result is np.float64 or in_double(layout)
-    dropping = Dropping(mask, drop, seed, check_series(series, len(batch)))
-    in_torch = not isinstance(x, SeriesBatch | np.ndarray | list) and hasattr(x, "requires_grad")
-    if in_torch and (x.requires_grad or x.device.type != "cpu"):
+    result = library.float_type(kind if dtype is None else dtype).type
+    wide = precise or kind == np.float64 or result is np.float64 or in_double(features)
+    dropping = Dropping(keep, drop, seed, series_numbers(series, len(batch)))
+    if is_tensor(x) and (x.requires_grad or x.device.type != "cpu"):
         if out is not None:
             raise InputError(
                 "out= cannot be given with a tensor that requires a gradient or is not in main "
                 "memory; leave it out, or pass x.detach()"
             )
-        return _tensor_tokens(x, batch, windows, layout, dropping, result, wide, engine, max_memory)
-    found = compute_tokens(
+        return _tensor_tokens(x, batch, rule, features, dropping, result, wide, engine, max_memory)
+    tokens = compute_tokens(
         batch,
-        windows,
-        layout,
+        rule,
+        features,
         dropping=dropping,
         dtype=result,
         compute=np.float64 if wide else np.float32,
@@ -637,11 +351,11 @@ def _tokens(
         engine=engine,
         max_memory=max_memory,
     )
-    if in_torch:
-        import torch
+    if not is_tensor(x):
+        return tokens
+    import torch
 
-        return torch.from_numpy(found)
-    return found
+    return torch.from_numpy(tokens)
 
 
 def _tensor_tokens(
@@ -662,9 +376,10 @@ def _tensor_tokens(
     import torch
 
     from roughformer.signatures.operators import padded_tokens
+    from roughformer.signatures.torch_backend import Placed
 
-    check_dropping(dropping, windows)
-    native = pick_engine(engine, x.device.type) == "native"
+    _check_dropping(dropping, windows)
+    native = library.pick_engine(engine, x.device.type) == "native"
     cuts = windows.place(batch)
     check_capacity(layout, len(batch), cuts.most, np.dtype(dtype).itemsize, max_memory, 1)
     mask = dropping.mask(batch)
@@ -679,18 +394,17 @@ def _tensor_tokens(
         )
     rows = torch.arange(len(batch))[:, None].to(x.device)
     values = x[rows, column.to(x.device)]
-    placed = placed_of(cuts, batch.span[0])
-    here = placed._replace(
-        edges=placed.edges.to(x.device),
-        mask=None if placed.mask is None else placed.mask.to(x.device),
-    )
-    found = padded_tokens(
+    tokens = padded_tokens(
         values.double() if wide else values,
-        times.to(x.device), lengths.to(x.device), here, layout, native=native,
-    )  # fmt: skip
-    found = found.to(torch.float64 if dtype is np.float64 else torch.float32)
-    check_finite(found, batch, layout, np.float64 if wide else np.float32)
-    return found
+        times.to(x.device),
+        lengths.to(x.device),
+        Placed.of(cuts, batch.span[0], x.device),
+        layout,
+        native=native,
+    )
+    tokens = tokens.to(torch.float64 if dtype is np.float64 else torch.float32)
+    _check_finite(tokens, batch, layout, np.float64 if wide else np.float32)
+    return tokens
 
 
 def signature(x: Any, depth: int, **options: Any) -> Any:

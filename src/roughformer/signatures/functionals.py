@@ -28,10 +28,10 @@ from torch import Tensor, nn
 
 from roughformer.errors import InputError
 from roughformer.series import SeriesBatch
-from roughformer.signatures.engine import pad
 from roughformer.signatures.library import Cells as CellsJob
 from roughformer.signatures.library import Functionals as FunctionalsJob
 from roughformer.signatures.library import default_threads, load
+from roughformer.signatures.points import pad
 from roughformer.signatures.torch_backend import (
     Observed,
     at_rows,

@@ -6,53 +6,29 @@ import os
 import pathlib
 import warnings
 import weakref
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import combinations, pairwise
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from roughformer.errors import EngineWarning, InputError
 from roughformer.signatures.lifts import Clock
-from roughformer.signatures.windows import Cuts, Path, locate
+from roughformer.signatures.paths import Cuts, Floats, Ints, Path, locate
 from roughformer.signatures.words import bracket, lyndon_words, word_index
 
-__all__ = [
-    "Between",
-    "Cells",
-    "Clock",
-    "Fill",
-    "Functionals",
-    "Job",
-    "Lay",
-    "Log",
-    "LogTable",
-    "Request",
-    "Spans",
-    "Spread",
-    "Step",
-    "Stream",
-    "Thin",
-    "backward",
-    "check_out",
-    "clock_words",
-    "default_threads",
-    "engine_info",
-    "fill_rows",
-    "forward",
-    "load",
-    "log_table",
-    "new_result",
-    "thin",
-    "window_spans",
-]
-
-
+Engine = Literal["auto", "native", "torch"]
 _ABI = 11
 _P, _L, _I, _D = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32, ctypes.c_double
+Arrays = Mapping[str, npt.NDArray[Any] | None]
+
+
+def _fields(kind: Any, names: str) -> Iterator[tuple[str, Any]]:
+    return ((name, kind) for name in names.split())
 
 
 class Log(ctypes.Structure):
@@ -60,9 +36,9 @@ class Log(ctypes.Structure):
 
     _fields_ = (
         ("n_out", _L),
-        *((name, _P) for name in ("term_ptr", "coef", "factor_ptr", "factor")),
+        *_fields(_P, "term_ptr coef factor_ptr factor"),
         ("n_fix", _L),
-        *((name, _P) for name in ("fix_dst", "fix_src", "fix_coef")),
+        *_fields(_P, "fix_dst fix_src fix_coef"),
     )
 
 
@@ -70,16 +46,16 @@ class Job(ctypes.Structure):
     """``RfJob``."""
 
     _fields_ = (
-        *((name, _P) for name in ("values", "times", "starts", "lengths", "time_starts")),
-        *((name, _P) for name in ("cuts", "cut_starts", "cut_shift", "n_windows")),
-        *((name, _P) for name in ("time_scale", "keep", "keys")),
-        *((name, _P) for name in ("out", "out_starts", "grad_out", "grad_values")),
+        *_fields(_P, "values times starts lengths time_starts"),
+        *_fields(_P, "cuts cut_starts cut_shift n_windows"),
+        *_fields(_P, "time_scale keep keys"),
+        *_fields(_P, "out out_starts grad_out grad_values"),
         ("log", ctypes.POINTER(Log)),
-        *((name, _L) for name in ("n_rows", "n_times", "n_series")),
-        *((name, _L) for name in ("token_stride", "global_at", "local_at")),
+        *_fields(_L, "n_rows n_times n_series"),
+        *_fields(_L, "token_stride global_at local_at"),
         ("drop", _D),
-        *((name, _I) for name in ("value_dtype", "compute_dtype", "out_dtype")),
-        *((name, _I) for name in ("channels", "depth", "views", "basepoint", "uniform", "threads")),
+        *_fields(_I, "value_dtype compute_dtype out_dtype"),
+        *_fields(_I, "channels depth views basepoint uniform threads"),
     )
 
 
@@ -87,12 +63,12 @@ class ClockWords(ctypes.Structure):
     """``RfClock``."""
 
     _fields_ = (
-        *((name, _P) for name in ("values", "times", "row", "time_at", "end", "zero", "begin")),
-        *((name, _P) for name in ("finish", "origin", "scale", "turns", "out", "out_at")),
-        *((name, _L) for name in ("n_intervals", "n_frequencies")),
+        *_fields(_P, "values times row time_at end zero begin"),
+        *_fields(_P, "finish origin scale turns out out_at"),
+        *_fields(_L, "n_intervals n_frequencies"),
         ("fastest", _D),
-        *((name, _I) for name in ("value_dtype", "compute_dtype", "out_dtype")),
-        *((name, _I) for name in ("channels", "threads")),
+        *_fields(_I, "value_dtype compute_dtype out_dtype"),
+        *_fields(_I, "channels threads"),
     )
 
 
@@ -100,10 +76,10 @@ class Fill(ctypes.Structure):
     """``RfFill``."""
 
     _fields_ = (
-        *((name, _P) for name in ("values", "out", "never", "times", "starts", "lengths")),
-        *((name, _P) for name in ("time_starts", "keep")),
+        *_fields(_P, "values out never times starts lengths"),
+        *_fields(_P, "time_starts keep"),
         ("n_series", _L),
-        *((name, _I) for name in ("dtype", "channels", "threads")),
+        *_fields(_I, "dtype channels threads"),
     )
 
 
@@ -111,20 +87,10 @@ class Thin(ctypes.Structure):
     """``RfThin``."""
 
     _fields_ = (
-        *((name, _P) for name in ("keys", "starts", "lengths", "keep")),
+        *_fields(_P, "keys starts lengths keep"),
         ("n_series", _L),
         ("drop", _D),
         ("threads", _I),
-    )
-
-
-class Lay(ctypes.Structure):
-    """``RfLay``."""
-
-    _fields_ = (
-        *((name, _P) for name in ("times", "columns", "times_out", "values_out")),
-        *((name, _L) for name in ("n_rows", "falls")),
-        *((name, _I) for name in ("missing", "infinite", "unbounded", "dtype", "channels")),
     )
 
 
@@ -132,12 +98,12 @@ class Spread(ctypes.Structure):
     """``RfSpread``."""
 
     _fields_ = (
-        *((name, _P) for name in ("values", "times", "starts", "lengths", "time_starts")),
-        *((name, _P) for name in ("keep", "keys", "step", "bump", "weight", "out")),
-        *((name, _L) for name in ("n_series", "n_grid", "n_nodes", "first")),
-        *((name, _D) for name in ("drop", "nodes_per_time")),
-        *((name, _I) for name in ("degree", "width")),
-        *((name, _I) for name in ("value_dtype", "out_dtype", "channels", "threads")),
+        *_fields(_P, "values times starts lengths time_starts"),
+        *_fields(_P, "keep keys step bump weight out"),
+        *_fields(_L, "n_series n_grid n_nodes first"),
+        *_fields(_D, "drop nodes_per_time"),
+        *_fields(_I, "degree width"),
+        *_fields(_I, "value_dtype out_dtype channels threads"),
     )
 
 
@@ -145,9 +111,9 @@ class Between(ctypes.Structure):
     """``RfBetween``."""
 
     _fields_ = (
-        *((name, _P) for name in ("spectrum", "first", "weights", "factor", "out")),
-        *((name, _L) for name in ("n_rows", "n_spectrum", "n_frequencies")),
-        *((name, _I) for name in ("dtype", "width", "threads")),
+        *_fields(_P, "spectrum first weights factor out"),
+        *_fields(_L, "n_rows n_spectrum n_frequencies"),
+        *_fields(_I, "dtype width threads"),
     )
 
 
@@ -155,10 +121,10 @@ class Cells(ctypes.Structure):
     """``RfCells``."""
 
     _fields_ = (
-        *((name, _P) for name in ("values", "times", "starts", "lengths", "time_starts", "out")),
-        *((name, _L) for name in ("n_series", "n_cells")),
-        ("least_span", ctypes.c_double),
-        *((name, _I) for name in ("value_dtype", "channels", "threads")),
+        *_fields(_P, "values times starts lengths time_starts out"),
+        *_fields(_L, "n_series n_cells"),
+        ("least_span", _D),
+        *_fields(_I, "value_dtype channels threads"),
     )
 
 
@@ -166,10 +132,10 @@ class Functionals(ctypes.Structure):
     """``RfFunctionals``."""
 
     _fields_ = (
-        *((name, _P) for name in ("cells", "widths", "padded", "mix_at", "mix_row", "mix")),
-        *((name, _P) for name in ("taps", "thresholds", "ppv", "mpv", "mipv", "wins")),
-        *((name, _L) for name in ("n_series", "n_rows", "n_cells", "n_scales", "n_groups")),
-        *((name, _L) for name in ("n_taps", "n_thresholds")),
+        *_fields(_P, "cells widths padded mix_at mix_row mix"),
+        *_fields(_P, "taps thresholds ppv mpv mipv wins"),
+        *_fields(_L, "n_series n_rows n_cells n_scales n_groups"),
+        *_fields(_L, "n_taps n_thresholds"),
         ("most", _D),
         ("threads", _I),
     )
@@ -179,24 +145,24 @@ class Step(ctypes.Structure):
     """``RfStep``."""
 
     _fields_ = (
-        *((name, _P) for name in ("start", "time", "opened", "window", "points", "held")),
-        *((name, _P) for name in ("local", "begin", "clocks", "whole", "first", "rings", "starts")),
-        *((name, _P) for name in ("seen", "past", "recent", "turns", "range")),
-        *((name, _P) for name in ("slots", "offsets", "times", "values", "out", "ends")),
-        *((name, _L) for name in ("n_slots", "room", "width", "next", "next_row")),
-        *((name, _L) for name in ("global_at", "local_at", "clock_at")),
-        *((name, _L) for name in ("seen_global_at", "seen_local_at")),
-        *((name, _L) for name in ("n_frequencies", "context", "ring", "recent_windows")),
+        *_fields(_P, "start time opened window points held"),
+        *_fields(_P, "local begin clocks whole first rings starts"),
+        *_fields(_P, "seen past recent turns range"),
+        *_fields(_P, "slots offsets times values out ends"),
+        *_fields(_L, "n_slots room width next next_row"),
+        *_fields(_L, "global_at local_at clock_at"),
+        *_fields(_L, "seen_global_at seen_local_at"),
+        *_fields(_L, "n_frequencies context ring recent_windows"),
         ("points_each", _L),
-        *((name, _D) for name in ("duration", "time_scale", "time_unit", "fastest")),
-        *((name, _I) for name in ("channels", "depth", "basepoint")),
+        *_fields(_D, "duration time_scale time_unit fastest"),
+        *_fields(_I, "channels depth basepoint"),
     )
 
 
 class Stream(ctypes.Structure):
     """``RfStream``."""
 
-    _fields_ = (("state", _P), ("n_streams", _L), *((n, _I) for n in ("dim", "depth", "dtype")))
+    _fields_ = (("state", _P), ("n_streams", _L), *_fields(_I, "dim depth dtype"))
 
 
 def _library_file() -> pathlib.Path:
@@ -227,7 +193,6 @@ def _open() -> ctypes.CDLL | str:
     lib.rf_clock.argtypes = (ctypes.POINTER(ClockWords),)
     lib.rf_fill.argtypes, lib.rf_fill.restype = (ctypes.POINTER(Fill),), None
     lib.rf_thin.argtypes = (ctypes.POINTER(Thin),)
-    lib.rf_lay.argtypes, lib.rf_lay.restype = (ctypes.POINTER(Lay),), None
     lib.rf_runs.argtypes, lib.rf_runs.restype = (_P, _L, _I, _P), _L
     lib.rf_locate.argtypes, lib.rf_locate.restype = (_P, _P, _P, _P, _L, _P), None
     lib.rf_spread.argtypes = (ctypes.POINTER(Spread),)
@@ -245,33 +210,36 @@ def _open() -> ctypes.CDLL | str:
 
 @cache
 def _opened() -> ctypes.CDLL | str:
-    found = _open()
-    if isinstance(found, str) and "ROUGHFORMER_ENGINE" not in found:
+    lib = _open()
+    if isinstance(lib, str) and "ROUGHFORMER_ENGINE" not in lib:
         warnings.warn(
-            f"roughformer uses its slower pure-torch engine: {found}", EngineWarning, stacklevel=2
+            f"roughformer uses its slower pure-torch engine: {lib}", EngineWarning, stacklevel=2
         )
-    return found
+    return lib
 
 
 def load() -> ctypes.CDLL | None:
     """The native library, or None (with one warning per process) if the torch engine must serve."""
-    found = _opened()
-    return None if isinstance(found, str) else found
+    lib = _opened()
+    return None if isinstance(lib, str) else lib
 
 
-def call(function: str, job: ctypes.Structure) -> None:
-    """Run a function of the library, which must be there, on its job."""
+def call(function: str, job: type[ctypes.Structure], arrays: Arrays, **numbers: Any) -> None:
+    """Run a function of the library, which must be there, on a job of pointers to ``arrays``, which
+    are C-contiguous, and ``numbers``.
+    """
     native = load()
     assert native is not None
-    if getattr(native, function)(ctypes.byref(job)):
+    pointers = {name: None if x is None else x.ctypes.data for name, x in arrays.items()}
+    if getattr(native, function)(ctypes.byref(job(**pointers, **numbers))):
         raise MemoryError("the native kernel could not allocate its scratch memory")
 
 
 def default_threads() -> int:
     """ROUGHFORMER_NUM_THREADS, or the processors this process may use."""
-    wish = os.environ.get("ROUGHFORMER_NUM_THREADS")
-    if wish and wish.isdigit() and int(wish) > 0:
-        return int(wish)
+    threads = os.environ.get("ROUGHFORMER_NUM_THREADS")
+    if threads and threads.isdigit() and int(threads) > 0:
+        return int(threads)
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -289,17 +257,41 @@ def engine_info() -> dict[str, str | int | list[str]]:
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", EngineWarning)
-        found = _opened()
-    if isinstance(found, str):
-        return {"engine": "torch", "reason": found, "threads": default_threads()}
-    names = [found.rf_isa_name(i).decode() for i in range(found.rf_isa_count())]
+        lib = _opened()
+    if isinstance(lib, str):
+        return {"engine": "torch", "reason": lib, "threads": default_threads()}
     return {
         "engine": "native",
-        "instruction_set": found.rf_isa().decode(),
-        "available": names,
+        "instruction_set": lib.rf_isa().decode(),
+        "available": [lib.rf_isa_name(i).decode() for i in range(lib.rf_isa_count())],
         "library": str(_library_file()),
         "threads": default_threads(),
     }
+
+
+def pick_engine(engine: Engine, device: str = "cpu") -> str:
+    """``native`` if it is there and the data are in main memory, else ``torch``."""
+    if engine not in ("auto", "native", "torch"):
+        raise InputError(f"engine must be 'auto', 'native' or 'torch', got {engine!r}")
+    if engine == "native" and device != "cpu":
+        raise InputError(f"the native engine works in main memory, the values are on {device}")
+    if engine == "torch" or device != "cpu":
+        return "torch"
+    if load() is not None:
+        return "native"
+    reason = engine_info().get("reason")
+    if engine == "native":
+        raise InputError(f"the native engine is not available: {reason}")
+    check_torch(f"there is neither the native kernel nor torch to compute signatures ({reason})")
+    return "torch"
+
+
+def check_torch(why: str) -> None:
+    """``ImportError`` in words where torch is not installed."""
+    try:
+        import torch  # noqa: F401
+    except ImportError:
+        raise ImportError(f"{why}; pip install torch") from None
 
 
 # Memory for results: a pool of warm blocks.
@@ -475,11 +467,10 @@ def log_table(d: int, n: int, brackets: bool) -> LogTable:
     )
 
 
-# Hands a path and its cuts to the native kernel: numpy arrays in, tokens written in place.
+# Calls: numpy arrays in, results written in place.
 
 
-_GLOBAL, _LOCAL = 1, 2
-_DTYPES = {np.dtype(np.float32): 0, np.dtype(np.float64): 1}
+_VIEWS = {"global": 1, "local": 2}
 
 
 @dataclass(frozen=True)
@@ -499,144 +490,76 @@ class Request:
     compute: Any = np.float32
 
 
-def fill_rows(
-    values: npt.NDArray[Any],
-    times: npt.NDArray[np.float64],
-    starts: npt.NDArray[np.int64],
-    lengths: npt.NDArray[np.int64],
-    time_starts: npt.NDArray[np.int64],
-    keep: npt.NDArray[np.bool_] | None = None,
-    threads: int | None = None,
-) -> tuple[npt.NDArray[Any], npt.NDArray[np.uint8]]:
-    """Rows ``(N, C)`` without gaps, and where a channel is never observed ``(B, C)``; series as in
-    ``Path``.
-    """
-    out = np.empty_like(values)
-    never = np.zeros((len(starts), values.shape[1]), np.uint8)
-    held = {
-        "times": _c(times, np.float64),
-        "starts": _c(starts, np.int64),
-        "lengths": _c(lengths, np.int64),
-        "time_starts": _c(time_starts, np.int64),
-        "keep": None if keep is None else _c(keep, np.uint8),
+def is_double(dtype: Any) -> int:
+    """How the kernel names its types: 0 for float32, 1 for float64."""
+    return int(np.dtype(dtype) == np.float64)
+
+
+def float_type(dtype: Any) -> np.dtype[Any]:
+    """``dtype`` of numpy or torch, or its name, or ``InputError`` unless the kernel has it."""
+    given = dtype if isinstance(dtype, type) else str(dtype).removeprefix("torch.")
+    with suppress(TypeError):
+        kind = np.dtype(given)
+        if kind in (np.float32, np.float64):
+            return kind
+    raise InputError(f"dtype must be float32 or float64, got {dtype!r}")
+
+
+def contiguous(array: npt.NDArray[Any] | None, dtype: Any) -> npt.NDArray[Any] | None:
+    """The array as the kernel reads it, copied if need be."""
+    return None if array is None else np.ascontiguousarray(array, dtype=dtype)
+
+
+def path_arrays(path: Path) -> dict[str, npt.NDArray[Any] | None]:
+    """The arrays of a path, by the names that they have in jobs."""
+    return {
+        "values": path.values,
+        "times": contiguous(path.times, np.float64),
+        "starts": contiguous(path.starts, np.int64),
+        "lengths": contiguous(path.lengths, np.int64),
+        "time_starts": contiguous(path.time_starts, np.int64),
     }
-    job = Fill(
-        values=values.ctypes.data,
-        out=out.ctypes.data,
-        never=never.ctypes.data,
-        **{name: _address(array) for name, array in held.items()},
-        n_series=len(starts),
-        dtype=_DTYPES[values.dtype],
-        channels=values.shape[1],
+
+
+def fill_rows(
+    path: Path, keep: npt.NDArray[np.bool_] | None = None, threads: int | None = None
+) -> tuple[npt.NDArray[Any], npt.NDArray[np.uint8]]:
+    """Rows ``(N, C)`` of a path without gaps, and where a channel is never observed ``(B, C)``."""
+    out = np.empty_like(path.values)
+    channels = out.shape[1]
+    never = np.zeros((path.n_series, channels), np.uint8)
+    call(
+        "rf_fill",
+        Fill,
+        path_arrays(path) | {"out": out, "never": never, "keep": contiguous(keep, np.uint8)},
+        n_series=path.n_series,
+        dtype=is_double(out.dtype),
+        channels=channels,
         threads=threads or default_threads(),
     )
-    call("rf_fill", job)
     return out, never
 
 
 def thin(
     lengths: npt.NDArray[np.int64], fraction: float, keys: npt.NDArray[np.uint32]
 ) -> npt.NDArray[np.bool_]:
-    """``dropping.keep_mask``, by the kernel, given the keys of the series."""
-    length = _c(lengths, np.int64)
-    starts = np.concatenate([[0], np.cumsum(length)]).astype(np.int64)
+    """``series.keep_mask``, by the kernel, given the keys of the series."""
+    starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     keep = np.empty(int(starts[-1]), np.uint8)
-    keys = _c(keys, np.uint32)
-    job = Thin(
-        keys=keys.ctypes.data,
-        starts=starts.ctypes.data,
-        lengths=length.ctypes.data,
-        keep=keep.ctypes.data,
-        n_series=len(length),
-        drop=fraction,
-        threads=1,  # too quick to share
-    )
-    call("rf_thin", job)
+    arrays = {
+        "keys": contiguous(keys, np.uint32),
+        "starts": starts,
+        "lengths": contiguous(lengths, np.int64),
+        "keep": keep,
+    }
+    # One thread: it is too quick to share.
+    call("rf_thin", Thin, arrays, n_series=len(lengths), drop=fraction, threads=1)
     return keep.view(np.bool_)
-
-
-def _address(array: npt.NDArray[Any] | None) -> int | None:
-    return None if array is None else array.ctypes.data
-
-
-def _c(array: npt.NDArray[Any], dtype: Any) -> npt.NDArray[Any]:
-    return np.ascontiguousarray(array, dtype=dtype)
-
-
-def _log_struct(table: LogTable) -> Log:
-    pointers = {name: _address(getattr(table, name)) for name in table._fields}
-    return Log(n_out=table.size, n_fix=len(table.fix_dst), **pointers)
-
-
-def _call(
-    request: Request,
-    out: npt.NDArray[Any],
-    grad_out: npt.NDArray[Any] | None,
-    grad_values: npt.NDArray[Any] | None,
-) -> None:
-    path, cuts = request.path, request.cuts
-    values: npt.NDArray[Any] = path.values
-    n = path.n_series
-    if n == 0 or cuts.most == 0:
-        return
-    token = out.strides[1] // out.itemsize
-    out_starts = np.arange(n, dtype=np.int64) * (out.strides[0] // out.itemsize)
-    held = [
-        _c(path.times, np.float64),
-        _c(path.starts, np.int64),
-        _c(path.lengths, np.int64),
-        _c(path.time_starts, np.int64),
-        _c(cuts.times, np.float64),
-        _c(cuts.starts, np.int64),
-        _c(cuts.n_windows, np.int64),
-        _c(cuts.shift(path.first_times), np.float64),
-    ]
-    names = (
-        *("times", "starts", "lengths", "time_starts", "cuts", "cut_starts", "n_windows"),
-        "cut_shift",
-    )
-    scale = None if path.time_scale is None else _c(path.time_scale, np.float64)
-    keep = None if request.keep is None else _c(request.keep, np.uint8)
-    keys = None if request.keys is None else _c(request.keys, np.uint32)
-    uniform = path.shared_times and cuts.shared and keep is None and keys is None
-    if uniform and scale is not None:
-        uniform = bool((scale == scale[0]).all())
-    views = sum({"global": _GLOBAL, "local": _LOCAL}[v] for v in request.at)
-    struct = None if request.log is None else _log_struct(request.log)
-    job = Job(
-        values=values.ctypes.data,
-        **{name: array.ctypes.data for name, array in zip(names, held, strict=True)},
-        time_scale=_address(scale),
-        keep=_address(keep),
-        keys=_address(keys),
-        out=out.ctypes.data,
-        out_starts=out_starts.ctypes.data,
-        grad_out=_address(grad_out),
-        grad_values=_address(grad_values),
-        log=None if struct is None else ctypes.pointer(struct),
-        n_rows=len(values),
-        n_times=len(held[0]),
-        n_series=n,
-        token_stride=token,
-        global_at=request.at.get("global", 0),
-        local_at=request.at.get("local", 0),
-        drop=request.drop,
-        value_dtype=_DTYPES[values.dtype],
-        compute_dtype=_DTYPES[np.dtype(request.compute)],
-        out_dtype=_DTYPES[out.dtype],
-        channels=values.shape[1],
-        depth=request.depth,
-        views=views,
-        basepoint=views if request.basepoint else 0,
-        uniform=uniform,
-        threads=request.threads or default_threads(),
-    )
-    call("rf_forward" if grad_out is None else "rf_backward", job)
 
 
 def forward(request: Request, out: npt.NDArray[Any]) -> None:
     """Write the views of ``request.at`` into ``out (B, windows, features)``."""
-    _call(request, out, None, None)
+    _signatures("rf_forward", request, {"out": out})
 
 
 def backward(
@@ -644,78 +567,63 @@ def backward(
 ) -> npt.NDArray[Any]:
     """dL/d(values) ``(N, C)`` given dL/d(out), laid out like ``out``, which holds the result."""
     grad = np.zeros(request.path.values.shape, dtype=request.compute)
-    _call(request, out, grad_out, grad)
+    _signatures("rf_backward", request, {"out": out, "grad_out": grad_out, "grad_values": grad})
     return grad
 
 
-# Where cut times fall between the points of a path (the signature kernel has its own).
-
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-
-
-class Spans(NamedTuple):
-    """One entry per window of every series, ``(B, most)``.
-
-    A window runs from point ``first``, at fraction ``alpha_start`` of the segment after it, to
-    point ``first + end``, at fraction ``alpha_end`` of the segment before it (``end = 0``: the path
-    does not move).
-    """
-
-    first: Ints
-    end: Ints
-    alpha_start: Floats
-    alpha_end: Floats
-
-    def windows(self, part: slice) -> "Spans":
-        """Only these windows of every series."""
-        return Spans(
-            self.first[:, part],
-            self.end[:, part],
-            self.alpha_start[:, part],
-            self.alpha_end[:, part],
+def _signatures(function: str, request: Request, results: dict[str, npt.NDArray[Any]]) -> None:
+    path, cuts, out = request.path, request.cuts, results["out"]
+    n_series = path.n_series
+    if n_series == 0 or cuts.most == 0:
+        return
+    scale, keep, keys = (
+        contiguous(array, dtype)
+        for array, dtype in (
+            (path.time_scale, np.float64),
+            (request.keep, np.uint8),
+            (request.keys, np.uint32),
         )
-
-
-def window_spans(path: Path, cuts: Cuts) -> Spans:
-    """Place each cut at a segment and a fraction of it; outside the points the path is constant."""
-    zero = path.first_times
-    c = cuts.since(zero)
-    shape = c.shape
-    starts = np.broadcast_to(path.time_starts[:, None], shape).ravel()
-    lengths = np.broadcast_to(path.lengths[:, None], shape).ravel()
-    when = c.ravel()
-    a = _locate(path.times, starts, lengths, when)
-    b = np.minimum(a + 1, lengths - 1)
-    left, right = (
-        path.times[starts + a] - path.times[starts],
-        path.times[starts + b] - path.times[starts],
     )
-    inside = (when > left) & (b > a)
-    gap = np.where(inside, right - left, 1.0)
-    alpha = np.where(inside, (when - left) / gap, 0.0).reshape(shape)
-    b = np.where(inside, b, a).reshape(shape)
-    a = a.reshape(shape)
-    first, end = a[:, :-1], b[:, 1:] - a[:, :-1]
-    still = c[:, 1:] <= c[:, :-1]  # padding
-    end = np.where(still, 0, end)
-    alpha_end = np.where(alpha[:, 1:] > 0, alpha[:, 1:], 1.0)
-    return Spans(first, end, alpha[:, :-1], alpha_end)
-
-
-def _locate(times: Floats, starts: Ints, lengths: Ints, since: Floats) -> Ints:
-    """``path.locate``, by the kernel if there is one."""
-    native = load()
-    if native is None:
-        return locate(times, starts, lengths, since)
-    held = [np.ascontiguousarray(a, np.float64) for a in (times, since)]
-    found = np.empty(len(since), np.int64)
-    native.rf_locate(
-        held[0].ctypes.data, starts.ctypes.data, lengths.ctypes.data, held[1].ctypes.data,
-        len(found), found.ctypes.data,
-    )  # fmt: skip
-    return found
+    uniform = path.shared_times and cuts.shared and keep is None and keys is None
+    if uniform and scale is not None:
+        uniform = bool((scale == scale[0]).all())
+    arrays = path_arrays(path) | {
+        "cuts": contiguous(cuts.times, np.float64),
+        "cut_starts": contiguous(cuts.starts, np.int64),
+        "cut_shift": contiguous(cuts.shift(path.first_times), np.float64),
+        "n_windows": contiguous(cuts.n_windows, np.int64),
+        "time_scale": scale,
+        "keep": keep,
+        "keys": keys,
+        "out_starts": np.arange(n_series, dtype=np.int64) * (out.strides[0] // out.itemsize),
+    }
+    table, log = request.log, None
+    if table is not None:
+        pointers = {name: array.ctypes.data for name, array in table._asdict().items()}
+        log = ctypes.pointer(Log(n_out=table.size, n_fix=len(table.fix_dst), **pointers))
+    views = sum(_VIEWS[view] for view in request.at)
+    call(
+        function,
+        Job,
+        arrays | results,
+        log=log,
+        n_rows=len(path.values),
+        n_times=len(path.times),
+        n_series=n_series,
+        token_stride=out.strides[1] // out.itemsize,
+        global_at=request.at.get("global", 0),
+        local_at=request.at.get("local", 0),
+        drop=request.drop,
+        value_dtype=is_double(path.values.dtype),
+        compute_dtype=is_double(request.compute),
+        out_dtype=is_double(out.dtype),
+        channels=path.values.shape[1],
+        depth=request.depth,
+        views=views,
+        basepoint=views if request.basepoint else 0,
+        uniform=uniform,
+        threads=request.threads or default_threads(),
+    )
 
 
 # Words of harmonic clocks with the path, in closed form on its linear pieces.
@@ -740,56 +648,81 @@ def clock_words(
     compute: Any,
 ) -> None:
     """Write the clock words of a path without gradients into ``out (B, windows, C·count·2)``."""
-    spans = window_spans(path, cuts)
-    n_series, n_windows = spans.first.shape
+    since = cuts.since(path.first_times)
+    n_series, n_windows = len(since), since.shape[1] - 1
     if n_series == 0 or n_windows == 0:
         return
-    c = cuts.since(path.first_times)
-    tokens = n_series * n_windows
     series = np.repeat(np.arange(n_series), n_windows)
-    begin, finish = c[:, :-1].ravel(), c[:, 1:].ravel()
-    origin = begin if view == "local" else c[series, 0]
-    duration = finish - begin if view == "local" else (c[:, -1] - c[:, 0])[series]
-    scale = np.ones(tokens)
+    begin, finish = since[:, :-1].ravel(), since[:, 1:].ravel()
+    origin = begin if view == "local" else since[series, 0]
+    duration = finish - begin if view == "local" else (since[:, -1] - since[:, 0])[series]
+    scale = np.ones(len(series))
     if clock.frequencies is not None:
         turns: npt.NDArray[np.floating[Any]] = np.asarray(clock.frequencies) / (2 * np.pi)
     else:
         turns = np.arange(1.0, clock.count + 1) * clock.spacing
         scale = np.where(duration > 0, 1.0 / np.where(duration > 0, duration, 1.0), 0.0)
     values = np.ascontiguousarray(path.values)
-    item = out.itemsize
-    where = np.arange(n_series)[:, None] * (out.strides[0] // item) + np.arange(n_windows)[
-        None, :
-    ] * (out.strides[1] // item)
-    held: dict[str, npt.NDArray[Any]] = {
+    first, end = _points_of_windows(path, since)
+    row_stride, window_stride = (stride // out.itemsize for stride in out.strides[:2])
+    arrays = {
         "times": path.times,
-        "row": path.starts[series] + spans.first.ravel(),
-        "time_at": path.time_starts[series] + spans.first.ravel(),
-        "end": spans.end.ravel(),
+        "row": path.starts[series] + first,
+        "time_at": path.time_starts[series] + first,
+        "end": end,
         "zero": path.first_times[series],
         "begin": begin,
         "finish": finish,
         "origin": origin,
         "scale": scale,
         "turns": np.concatenate([turns, np.zeros(16)]),
-        "out_at": where.ravel(),
+        "out_at": series * row_stride + np.tile(np.arange(n_windows), n_series) * window_stride,
     }
-    held = {name: np.ascontiguousarray(array) for name, array in held.items()}
-    job = ClockWords(
-        values=values.ctypes.data,
-        **{name: array.ctypes.data for name, array in held.items()},
-        out=out.ctypes.data,
-        n_intervals=tokens,
+    call(
+        "rf_clock",
+        ClockWords,
+        {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+        | {"values": values, "out": out},
+        n_intervals=len(series),
         n_frequencies=clock.count,
         fastest=float(np.abs(turns).max()),
-        value_dtype=int(values.dtype == np.float64),
-        compute_dtype=int(np.dtype(compute) == np.float64),
-        out_dtype=int(out.dtype == np.float64),
+        value_dtype=is_double(values.dtype),
+        compute_dtype=is_double(compute),
+        out_dtype=is_double(out.dtype),
         channels=values.shape[1],
         threads=threads or default_threads(),
     )
-    call("rf_clock", job)
     if view == "global":
         out[...] = np.cumsum(out, axis=1, dtype=np.float64)
     if not cuts.equal:
         out[np.arange(n_windows)[None, :] >= cuts.n_windows[:, None]] = 0
+
+
+def _points_of_windows(path: Path, since: Floats) -> tuple[Ints, Ints]:
+    """For each window between cuts ``since (B, W + 1)``, flat ``(B · W,)``: the last point at or
+    before its start, and how many points later the first one at or after its end is; 0 where the
+    path does not move.
+    """
+    starts = np.broadcast_to(path.time_starts[:, None], since.shape).ravel()
+    lengths = np.broadcast_to(path.lengths[:, None], since.shape).ravel()
+    low = _locate(path.times, starts, lengths, since.ravel())
+    between = since.ravel() > path.times[starts + low] - path.times[starts]
+    high = np.where(between, np.minimum(low + 1, lengths - 1), low)
+    first = low.reshape(since.shape)[:, :-1]
+    end = high.reshape(since.shape)[:, 1:] - first
+    still = since[:, 1:] <= since[:, :-1]  # windows that a series does not have
+    return first.ravel(), np.where(still, 0, end).ravel()
+
+
+def _locate(times: Floats, starts: Ints, lengths: Ints, since: Floats) -> Ints:
+    """``paths.locate``, by the kernel if there is one."""
+    native = load()
+    if native is None:
+        return locate(times, starts, lengths, since)
+    times, since = np.ascontiguousarray(times), np.ascontiguousarray(since)
+    positions = np.empty(len(since), np.int64)
+    native.rf_locate(
+        times.ctypes.data, starts.ctypes.data, lengths.ctypes.data, since.ctypes.data,
+        len(positions), positions.ctypes.data,
+    )  # fmt: skip
+    return positions

@@ -16,40 +16,10 @@ from functools import lru_cache
 from typing import Any, Literal, get_args
 
 import numpy as np
-import numpy.typing as npt
 
 from roughformer.errors import CapacityError, InputError
-from roughformer.series import SeriesBatch
-from roughformer.signatures.windows import Path
 from roughformer.signatures.words import all_words, lyndon_count, lyndon_words, word_count
 from roughformer.util.checks import real_number, whole_number
-
-__all__ = [
-    "MAX_DEPTH",
-    "Basepoint",
-    "Basis",
-    "Clock",
-    "Counts",
-    "Lag",
-    "Layout",
-    "Lift",
-    "Lifts",
-    "Time",
-    "Transform",
-    "View",
-    "ViewLifts",
-    "available_memory",
-    "check_capacity",
-    "feature_count",
-    "feature_names",
-    "layout_of",
-    "lift_path",
-    "memory_estimate",
-    "over_limit",
-    "per_view",
-    "readable",
-]
-
 
 View = Literal["global", "local"]
 
@@ -196,7 +166,7 @@ def _collect(lifts: Any, view: str) -> ViewLifts:
 
 @lru_cache(maxsize=256)
 def _collected(lifts: tuple[Any, ...], view: str) -> ViewLifts:
-    found = ViewLifts()
+    collected = ViewLifts()
     for item in lifts:
         lift = item
         if isinstance(item, str):
@@ -207,16 +177,16 @@ def _collected(lifts: tuple[Any, ...], view: str) -> ViewLifts:
                 )
             lift = _BY_NAME[item]()
         if isinstance(lift, Lag):
-            found = replace(found, lags=(*found.lags, lift))
+            collected = replace(collected, lags=(*collected.lags, lift))
             continue
         name = type(lift).__name__.lower()
         if not isinstance(lift, get_args(Lift)):
             raise InputError(f"a lift is one of {get_args(Lift)} or its name, got {lift!r}")
-        if getattr(found, name):
+        if getattr(collected, name):
             raise InputError(f"the lift {name!r} is given twice for the {view} view")
         value: Any = True if isinstance(lift, Basepoint) else lift
-        found = replace(found, **{name: value})
-    return found
+        collected = replace(collected, **{name: value})
+    return collected
 
 
 def per_view(lifts: Lifts, views: Sequence[View]) -> dict[View, ViewLifts]:
@@ -229,37 +199,12 @@ def per_view(lifts: Lifts, views: Sequence[View]) -> dict[View, ViewLifts]:
     return {view: _collect(lifts, view) for view in views}
 
 
-def _time_scale(batch: SeriesBatch, time: Time) -> npt.NDArray[np.float64]:
-    if time.unit is not None:
-        return np.full(len(batch), 1.0 / time.unit)
-    start, end = batch.span
-    span = end - start
-    return np.divide(1.0, span, out=np.zeros(len(span)), where=span > 0)
-
-
-def lift_path(batch: SeriesBatch, lifts: ViewLifts, values: npt.NDArray[Any]) -> Path:
-    """The path of a batch, lifted by time if ``lifts`` say so; ``values (N, C)`` are its values
-    without gaps. Lags and counts need further corners: ``torch_backend`` has them.
-    """
-    grid = batch.grid
-    starts = batch.offsets[:-1]
-    return Path(
-        values=values,
-        times=batch.times if grid is None else grid,
-        starts=starts,
-        lengths=batch.lengths,
-        time_starts=starts if grid is None else np.zeros(len(batch), np.int64),
-        names=lifts.names(batch.channels),
-        time_scale=None if lifts.time is None else _time_scale(batch, lifts.time),
-        shared_times=grid is not None,
-    )
-
-
 # What a token holds: how many features each view has, what they are called, how much memory.
 
 
 Transform = Literal["signature", "logsignature"]
 Basis = Literal["brackets", "words"]
+_LITTLE = 2**24  # bytes that any machine has
 _VIEWS: tuple[View, ...] = ("global", "local")
 MAX_DEPTH = 12  # as in native/tensor.h
 
@@ -310,6 +255,16 @@ class Layout:
         before = self.views[: self.views.index(view)]
         return sum(self.signature_size(v) for v in self.views) + sum(map(self.clock_size, before))
 
+    def clock_part(self, view: View) -> slice:
+        """Where a view's clock words are in the token."""
+        at = self.clock_at(view)
+        return slice(at, at + self.clock_size(view))
+
+    @property
+    def has_corners(self) -> bool:
+        """Whether lags or counts give paths corners that are not points of the series."""
+        return any(lifts.lags or lifts.counts for lifts in self.lifts.values())
+
     @property
     def size(self) -> int:
         """Features of a token."""
@@ -317,7 +272,7 @@ class Layout:
 
     def names(self) -> list[str]:
         """A name for each feature, ``view:word``; letters of a word are joined by ``*``."""
-        found = []
+        labels = []
         for view in self.views:
             letters = self.lifts[view].names(self.channels)
             if self.transform == "signature":
@@ -325,17 +280,17 @@ class Layout:
             else:
                 words = iter(lyndon_words(len(letters), self.depth))
             left, right = ("", "") if self.transform == "signature" else ("[", "]")
-            found += [f"{view}:{left}{'*'.join(letters[i] for i in w)}{right}" for w in words]
+            labels += [f"{view}:{left}{'*'.join(letters[i] for i in w)}{right}" for w in words]
         for view in self.views:
             clock = self.lifts[view].clock
             if clock is not None:
-                found += [
+                labels += [
                     f"{view}:{wave}{j + 1}*{c}"
                     for c in self.channels
                     for j in range(clock.count)
                     for wave in ("cos", "sin")
                 ]
-        return found
+        return labels
 
 
 def in_double(layout: Layout) -> bool:
@@ -486,6 +441,8 @@ def over_limit(need: int, limit: int | None) -> int | None:
     """The limit, if ``need`` bytes are over it; by default 80 % of the memory available now."""
     if limit is not None:
         limit = whole_number(limit, "max_memory", 0)
+    elif need < _LITTLE:  # asking the system takes longer than the work on a short series
+        return None
     else:
         free = available_memory()
         limit = None if free is None else int(0.8 * free)

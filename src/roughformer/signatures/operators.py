@@ -2,11 +2,11 @@
 
 ``roughformer::window_signatures`` and ``roughformer::clock_words`` are registered with torch, so
 that ``torch.compile``, autocast, ``vmap`` and data-loader workers take them. They compute what
-``definition`` says, on a CPU.
+``torch_backend`` says, on a CPU.
 """
 
-import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -15,11 +15,9 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from roughformer.series import SeriesBatch, UnobservedWarning
 from roughformer.signatures import library
-from roughformer.signatures.library import clock_words as native_clock_words
-from roughformer.signatures.library import load, new_result
 from roughformer.signatures.lifts import Basepoint, Clock, Layout, Lift, Time, View, layout_of
+from roughformer.signatures.paths import Cuts, Path
 from roughformer.signatures.torch_backend import (
     Observed,
     Placed,
@@ -37,7 +35,6 @@ from roughformer.signatures.torch_backend import (
     number,
     observed,
     path_at,
-    path_clock_words,
     path_levels,
     place_knots,
     real_only,
@@ -45,9 +42,6 @@ from roughformer.signatures.torch_backend import (
     window_clock_words,
     with_counts,
 )
-from roughformer.signatures.windows import Cuts, Path
-
-__all__ = ["padded_tokens", "piece_clock_words", "piece_signature", "spectrum_of"]
 
 _SMALL = 1 << 14  # numbers that torch works through faster than the kernel is called
 _VIEWS: dict[str, tuple[View, ...]] = {
@@ -84,35 +78,41 @@ def _path(values: Tensor, times: Tensor, lengths: Tensor, raw: bool = True) -> P
     stamps = np.ascontiguousarray(times.detach().numpy(), np.float64).reshape(-1)
     starts = np.arange(batch, dtype=np.int64) * size
     counts = np.ascontiguousarray(lengths.detach().numpy(), np.int64)
+    path = Path(given, stamps, starts, counts, starts)
     if raw and np.isnan(given).any():
-        given, _ = library.fill_rows(given, stamps, starts, counts, starts)
-    names = tuple(f"x{c}" for c in range(channels))
-    return Path(given, stamps, starts, counts, starts, names)
+        path = replace(path, values=library.fill_rows(path)[0])
+    return path
 
 
 def _request(
     path: Path, edges: Tensor, depth: int, views: str, time_unit: float, basepoint: bool
 ) -> library.Request:
+    layout = _plain_layout(path.dim, depth, views, time_unit, basepoint)
+    if time_unit:
+        last = path.times[path.time_starts + path.lengths - 1]
+        span = last - path.first_times
+        unit = np.full(len(span), time_unit) if time_unit > 0 else span
+        scale = np.divide(1.0, unit, out=np.zeros(len(unit)), where=unit > 0)
+        path = replace(path, time_scale=scale)
+    return library.Request(
+        path=path,
+        cuts=_cuts(path, edges),
+        depth=depth,
+        at={view: layout.at(view) for view in layout.views},
+        basepoint=basepoint,
+        compute=path.values.dtype.type,
+    )
+
+
+def _cuts(path: Path, edges: Tensor) -> Cuts:
     batch, n_edges = edges.shape
-    cuts = Cuts(
+    return Cuts(
         np.ascontiguousarray(edges.detach().numpy(), np.float64).reshape(-1),
         np.arange(batch, dtype=np.int64) * n_edges,
         np.full(batch, n_edges - 1, dtype=np.int64),
         path.first_times,
         shared=False,
     )
-    layout = _plain_layout(path.dim, depth, views, time_unit, basepoint)
-    if time_unit:
-        last = path.times[path.time_starts + path.lengths - 1]
-        unit = np.full(batch, time_unit) if time_unit > 0 else last - path.first_times
-        scale = np.divide(1.0, unit, out=np.zeros(batch), where=unit > 0)
-        path = Path(
-            path.values, path.times, path.starts, path.lengths, path.time_starts, path.names, scale
-        )
-    return library.Request(
-        path, cuts, depth, {view: layout.at(view) for view in layout.views}, basepoint,
-        compute=path.values.dtype.type,
-    )  # fmt: skip
 
 
 # The operators
@@ -131,12 +131,12 @@ def window_signatures(
     raw: bool,
 ) -> Tensor:
     """Signatures ``(B, W, words)`` of the views over windows between ``edges (B, W + 1)``, counted
-    from the first points; see ``definition.signature_tokens``.
+    from the first points; see ``torch_backend.signature_tokens``.
     """
     path = _path(values, times, lengths, raw)
     request = _request(path, edges, depth, views, time_unit, basepoint)
     size = _plain_layout(values.shape[2], depth, views, time_unit, basepoint).size
-    out = new_result((values.shape[0], edges.shape[1] - 1, size), path.values.dtype)
+    out = library.new_result((values.shape[0], edges.shape[1] - 1, size), path.values.dtype)
     library.forward(request, out)
     return torch.from_numpy(out)
 
@@ -168,11 +168,11 @@ def window_signatures_backward(
     """Gradient ``(B, L, C)`` in the values, from that in the signatures ``out``."""
     path = _path(values, times, lengths)
     request = _request(path, edges, depth, views, time_unit, basepoint)
-    tokens, slope = out.detach().contiguous().numpy(), grad.detach().contiguous().numpy()
-    found = torch.from_numpy(library.backward(request, tokens, slope)).reshape(values.shape)
+    result, slopes = (x.detach().contiguous().numpy() for x in (out, grad))
+    grad = torch.from_numpy(library.backward(request, result, slopes)).reshape(values.shape)
     if not values.isnan().any():
-        return found
-    return linear_points_backward(observed(values, times, lengths), found)
+        return grad
+    return linear_points_backward(observed(values, times, lengths), grad)
 
 
 @window_signatures_backward.register_fake
@@ -195,14 +195,14 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         # Second derivatives are wanted: those of the definition.
         layout = _plain_layout(values.shape[2], *options)
         tokens = signature_tokens(observed(values, times, lengths), Placed(edges, None), layout)
-        (found,) = torch.autograd.grad(
+        (slope,) = torch.autograd.grad(
             tokens.to(values.dtype), values, grad, create_graph=True, allow_unused=True
         )
     else:
-        found = torch.ops.roughformer.window_signatures_backward(
+        slope = torch.ops.roughformer.window_signatures_backward(
             grad, output, values, times, lengths, edges, *options
         )
-    return (found, *[None] * 8)
+    return (slope, *[None] * 8)
 
 
 window_signatures.register_autograd(_backward, setup_context=_keep_inputs)
@@ -220,13 +220,12 @@ def clock_words(
     view: str,
     raw: bool,
 ) -> Tensor:
-    """Clock words ``(B, W, C · count · 2)``; see ``clocks.window_clock_words``."""
+    """Clock words ``(B, W, C · count · 2)``; see ``torch_backend.window_clock_words``."""
     path = _path(values, times, lengths, raw)
     clock = Clock(count, spacing, tuple(frequencies) or None)
-    cuts = _request(path, edges, 1, "local", 0.0, False).cuts
     shape = (values.shape[0], edges.shape[1] - 1, values.shape[2] * count * 2)
-    out = new_result(shape, path.values.dtype)
-    native_clock_words(path, cuts, clock, view, out, None, path.values.dtype)
+    out = library.new_result(shape, path.values.dtype)
+    library.clock_words(path, _cuts(path, edges), clock, view, out, None, path.values.dtype)
     return torch.from_numpy(out)
 
 
@@ -239,30 +238,7 @@ def _(
     return values.new_empty(values.shape[0], edges.shape[1] - 1, size)
 
 
-@torch.library.custom_op("roughformer::path_clock_words", mutates_args=(), device_types="cpu")
-def _path_clock_words(
-    values: Tensor, times: Tensor, lengths: Tensor, frequencies: list[float]
-) -> Tensor:
-    """Clock words ``(B, C, J, 2)`` of whole paths; see ``clocks.path_clock_words``."""
-    from roughformer.signatures.spectrum import spectrum_words
-
-    inside = inside_of(lengths, values.shape[1])
-    offsets = np.concatenate([[0], np.cumsum(lengths.numpy())])
-    rows, stamps = values.detach()[inside].numpy(), times.detach()[inside].numpy()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UnobservedWarning)
-        found = spectrum_words(
-            SeriesBatch(stamps, rows, offsets), frequencies, dtype=rows.dtype.type
-        )
-    return torch.from_numpy(found)
-
-
-@_path_clock_words.register_fake
-def _(values: Tensor, times: Tensor, lengths: Tensor, frequencies: list[float]) -> Tensor:
-    return values.new_empty(values.shape[0], values.shape[2], len(frequencies), 2)
-
-
-def _batched(operator: Any) -> Any:
+def batched(operator: Any) -> Any:
     """The rule for ``vmap``: what is mapped over becomes part of the batch."""
 
     def rule(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[Tensor, int]:
@@ -273,16 +249,14 @@ def _batched(operator: Any) -> Any:
                 x = x.movedim(dim, 0) if dim is not None else x.expand(n, *x.shape)
                 x = x.flatten(0, 1)
             parts.append(x)
-        found: Tensor = operator(*parts)
-        return found.reshape(n, -1, *found.shape[1:]), 0
+        result: Tensor = operator(*parts)
+        return result.reshape(n, -1, *result.shape[1:]), 0
 
     return rule
 
 
-for _operator in (
-    window_signatures, window_signatures_backward, clock_words, _path_clock_words
-):  # fmt: skip
-    _operator.register_vmap(_batched(_operator))
+for _operator in (window_signatures, window_signatures_backward, clock_words):
+    _operator.register_vmap(batched(_operator))
 
 
 # The choice
@@ -300,16 +274,15 @@ def padded_tokens(
     native: bool = True,
 ) -> Tensor:
     """Tokens ``(B, W, F)`` of padded series in the dtype of the values, by the kernel if it can;
-    see ``definition.signature_tokens``.
+    see ``torch_backend.signature_tokens``.
     """
-    if not native or not _kernel_serves(values, times, placed.edges):
+    if not native or not kernel_serves(values, times, placed.edges):
         tokens = signature_tokens(
             observed(values, times, lengths), placed, layout, hold=hold, context=context
         )
         return tokens.to(values.dtype)
     data = None
-    lifted_by = [layout.lifts[view] for view in layout.views]
-    if hold or context is not None or any(x.lags or x.counts for x in lifted_by):
+    if hold or context is not None or layout.has_corners:
         data = observed(values, times, lengths)
     kind = torch.float64 if values.dtype == torch.float64 or data is not None else torch.float32
     with torch.autocast(values.device.type, enabled=False):
@@ -327,7 +300,7 @@ def piece_signature(x: Tensor, times: Tensor, depth: int, time_unit: float) -> T
     """Signatures ``(B, words)`` of paths through the corners ``times (B, M)``, ``x (B, M, C)``, all
     of each; ``time_unit``: 0 for no channel of time.
     """
-    if x.numel() * x.shape[2] ** (depth - 1) > _SMALL and _kernel_serves(x, times, times):
+    if x.numel() * x.shape[2] ** (depth - 1) > _SMALL and kernel_serves(x, times, times):
         lengths, edges = _whole_path(times)
         words: Tensor = torch.ops.roughformer.window_signatures(
             x, times, lengths, edges, depth, "local", time_unit, False, False
@@ -345,7 +318,7 @@ def piece_clock_words(x: Tensor, times: Tensor, origin: Tensor, omega: Sequence[
     since = times - origin.unsqueeze(1)
     wanted = torch.is_grad_enabled() and x.requires_grad
     small = x.shape[0] * x.shape[1] * len(omega) < _SMALL
-    if wanted or small or not _kernel_serves(x, times, times):
+    if wanted or small or not kernel_serves(x, times, times):
         return clock_words_through(Points(since, x), omega)
     lengths, edges = _whole_path(times)
     words: Tensor = torch.ops.roughformer.clock_words(
@@ -365,21 +338,13 @@ def _whole_path(times: Tensor) -> tuple[Tensor, Tensor]:
     return torch.full_like(times[:, 0], times.shape[1], dtype=torch.int64), edges
 
 
-def spectrum_of(values: Tensor, times: Tensor, lengths: Tensor, omega: list[float]) -> Tensor:
-    """Clock words ``(B, C, J, 2)`` of the whole paths of padded series."""
-    wanted = torch.is_grad_enabled() and values.requires_grad
-    if wanted or not _kernel_serves(values, times, times):
-        return path_clock_words(linear_points(observed(values, times, lengths)), omega)
-    found: Tensor = torch.ops.roughformer.path_clock_words(values, times, lengths, omega)
-    return found
-
-
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def _kernel_loads() -> bool:
-    return load() is not None
+    return library.load() is not None
 
 
-def _kernel_serves(values: Tensor, times: Tensor, edges: Tensor) -> bool:
+def kernel_serves(values: Tensor, times: Tensor, edges: Tensor) -> bool:
+    """Whether the kernel can be used: on a CPU, without gradients in times."""
     if not torch.compiler.is_compiling() and (
         torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
     ):
@@ -393,15 +358,15 @@ def _plain_parts(
     values: Tensor, times: Tensor, lengths: Tensor, edges: Tensor, layout: Layout
 ) -> tuple[list[Tensor], list[Tensor]]:
     """Signatures and clock words of views that are lifted by time at most."""
-    found: dict[View, Tensor] = {}
+    words: dict[View, Tensor] = {}
     for name, unit, basepoint in _calls(layout):
         joint = torch.ops.roughformer.window_signatures(
             values, times, lengths, edges, layout.depth, name, unit, basepoint, True
         )
         n_views = len(_VIEWS[name])
         sizes = [joint.shape[-1] // n_views] * n_views
-        found |= dict(zip(_VIEWS[name], joint.split(sizes, dim=-1), strict=True))
-    signatures = [in_transform(found[view], layout, view) for view in layout.views]
+        words |= dict(zip(_VIEWS[name], joint.split(sizes, dim=-1), strict=True))
+    signatures = [in_transform(words[view], layout, view) for view in layout.views]
     return signatures, _clock_parts(values, times, lengths, edges, layout, True)
 
 
@@ -425,9 +390,9 @@ def _lifted_parts(
     points = held_points(data, edges, _complete(data)) if hold else linear_points(data)
     n_channels = len(layout.channels)
     full = torch.full_like(data.lengths, points.times.shape[1])
-    found: dict[View, Tensor] = {}
+    parts: dict[View, Tensor] = {}
     for view, path in zip(layout.views, layout.paths, strict=True):
-        if view in found:
+        if view in parts:
             continue
         own = with_counts(points, data, layout.lifts[view])
         lifts, count, since = layout.lifts[view], full, edges
@@ -452,9 +417,9 @@ def _lifted_parts(
             if layout.lifts[v].basepoint:
                 first = int(unit == 0 and lifts.time is not None)
                 starts = path_at(own, edges[:, :-1])[..., first:]
-            found[v] = finish_view(levels, starts, layout, v, context)
+            parts[v] = finish_view(levels, starts, layout, v, context)
     clocks = _clock_parts(points.x[..., :n_channels], points.times, full, edges, layout, False)
-    return [found[view] for view in layout.views], clocks
+    return [parts[view] for view in layout.views], clocks
 
 
 def _complete(data: Observed) -> bool:
@@ -468,7 +433,7 @@ def _complete(data: Observed) -> bool:
 def _clock_parts(
     values: Tensor, times: Tensor, lengths: Tensor, edges: Tensor, layout: Layout, raw: bool
 ) -> list[Tensor]:
-    found = []
+    parts = []
     wanted = torch.is_grad_enabled() and values.requires_grad
     for view in layout.views:
         clock = layout.lifts[view].clock
@@ -477,12 +442,12 @@ def _clock_parts(
         if wanted:
             points = linear_points(observed(values, times, lengths))
             knots = place_knots(points.times, edges)
-            found.append(window_clock_words(path_at(points, knots.times), knots, clock, view))
+            parts.append(window_clock_words(path_at(points, knots.times), knots, clock, view))
         else:
             turns = [] if clock.frequencies is None else list(clock.frequencies)
-            found.append(
+            parts.append(
                 torch.ops.roughformer.clock_words(
                     values, times, lengths, edges, turns, clock.count, clock.spacing, view, raw
                 )
             )
-    return found
+    return parts

@@ -9,13 +9,10 @@ import numpy.typing as npt
 
 from roughformer.errors import CapacityError, InputError
 from roughformer.signatures import library
-from roughformer.signatures.engine import Engine, pick_engine
-from roughformer.signatures.library import check_out, new_result
+from roughformer.signatures.library import Engine, check_out, new_result, pick_engine
 from roughformer.signatures.lifts import MAX_DEPTH, View, over_limit, readable
 from roughformer.signatures.words import word_count
 from roughformer.util.checks import whole_number
-
-__all__ = ["RunningSignatures"]
 
 _BITS = {"global": 1, "local": 2}
 
@@ -73,9 +70,7 @@ class RunningSignatures:
         self.n_streams = whole_number(n_streams, "n_streams", 0)
         self.dim = whole_number(dim, "dim", 1)
         self.depth = whole_number(depth, "depth", 1, MAX_DEPTH)
-        self.dtype = np.dtype(dtype)
-        if self.dtype not in (np.float32, np.float64):
-            raise InputError(f"dtype must be float32 or float64, got {dtype!r}")
+        self.dtype = library.float_type(dtype)
         self.engine = pick_engine(engine)
         self.n_words = word_count(self.dim, self.depth)
         # Per stream: last point, local and global signature, and as much again to read them out.

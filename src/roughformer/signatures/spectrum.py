@@ -5,33 +5,40 @@ points over an even grid (``native/spectrum.h``), one FFT a channel does the res
 points or few frequencies still go the plain way.
 """
 
+import warnings
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from numpy.polynomial import chebyshev
+from scipy.fft import next_fast_len
+from torch import Tensor
 
 from roughformer.errors import InputError
-from roughformer.series import SeriesBatch
-from roughformer.signatures import library
-from roughformer.signatures.engine import (
+from roughformer.series import SeriesBatch, UnobservedWarning
+from roughformer.signatures import library, operators
+from roughformer.signatures.library import Engine
+from roughformer.signatures.lifts import Clock
+from roughformer.signatures.paths import Floats, Ints
+from roughformer.signatures.points import (
     Dropping,
-    Engine,
-    check_series,
     clock_path,
     dense_values,
     pad,
-    pick_engine,
+    path_of,
+    series_numbers,
 )
-from roughformer.signatures.library import clock_words, new_result
-from roughformer.signatures.lifts import Clock
+from roughformer.signatures.torch_backend import (
+    inside_of,
+    linear_points,
+    observed,
+    path_clock_words,
+)
 from roughformer.signatures.windows import Windows
 from roughformer.util.checks import whole_number
-
-__all__ = ["PAD", "Bump", "Plan", "bump_of", "plan_for", "spectrum_words"]
-
 
 # The bump that fast Fourier integrals smooth a path with: Kaiser and Bessel's, of unit area.
 #
@@ -42,7 +49,6 @@ __all__ = ["PAD", "Bump", "Plan", "bump_of", "plan_for", "spectrum_words"]
 # band that is used, and less than ``error`` times that for all θ that fold onto it (|θ| ≥ 3π/2).
 
 
-Floats = npt.NDArray[np.float64]
 PAD = 8  # the longest vector of doubles; native/spectrum.h has it too
 # Width -> degree of the polynomials that stand for the bump between the nodes.
 _DEGREE = {8: 10, 16: 16}
@@ -112,7 +118,6 @@ def bump_of(width: int) -> Bump:
 #     Σ_m g_m e^{iκθ_m} = Σ_k φ(κ - k) Σ_m (g_m / φ^(θ_m)) e^{ikθ_m},  θ_m = 2πm/n, |θ_m| ≤ π/2.
 
 
-Ints = npt.NDArray[np.int64]
 _MOST_NODES = 1 << 26  # of a grid; beyond, the plain sum over points is always cheaper
 
 
@@ -131,18 +136,9 @@ class Plan:
     between: Floats | None = None  # (J, width) weights of the frequencies read
 
 
-def _fft_size(least: float) -> int:
+def _fft_size(least: int) -> int:
     """The smallest even 2^a 3^b 5^c that is not below."""
-    best = 1 << max(1, int(np.ceil(np.log2(max(least, 2)))))
-    five = 2
-    while five < best:
-        three = five
-        while three < best:
-            size = three << max(0, int(np.ceil(np.log2(max(least / three, 1)))))
-            best = min(best, size) if size >= least else best
-            three *= 3
-        five *= 5
-    return best
+    return 2 * int(next_fast_len(-(-least // 2), real=True))
 
 
 def _common_step(omega: Floats, duration: float, tolerance: float) -> tuple[float, Ints] | None:
@@ -166,10 +162,10 @@ def _common_step(omega: Floats, duration: float, tolerance: float) -> tuple[floa
 
 
 def _even_plan(omega: Floats, duration: float, bump: Bump, tolerance: float) -> Plan | None:
-    found = _common_step(omega, duration, tolerance)
-    if found is None:
+    common = _common_step(omega, duration, tolerance)
+    if common is None:
         return None
-    delta, number = found
+    delta, number = common
     n_grid = _fft_size(max(4 * int(number.max()), 2 * bump.width))
     per_time = n_grid * delta / (2 * np.pi)
     nodes = duration * per_time + bump.width + PAD + 3
@@ -260,14 +256,12 @@ def spectrum_words(
         The clock words of ``multiview_signature(batch, 1, 1, "local", ...)`` with
         ``lifts=Clock(frequencies=...)`` and the same ``drop``, ``seed`` and ``series``.
     """
-    omega = _frequencies(frequencies)
+    omega = _as_frequencies(frequencies)
     if threads is not None:
         threads = whole_number(threads, "threads", 1)
-    kind = np.dtype(dtype)
-    if kind not in (np.float32, np.float64):
-        raise InputError(f"dtype must be float32 or float64, got {dtype!r}")
-    dropping = Dropping(None, drop, seed, check_series(series, len(batch)))
-    chosen = pick_engine(engine)
+    kind = library.float_type(dtype)
+    dropping = Dropping(None, drop, seed, series_numbers(series, len(batch)))
+    chosen = library.pick_engine(engine)
     shape = (len(batch), batch.n_channels, len(omega), 2)
     if 0 in shape:
         return np.zeros(shape, kind)
@@ -279,11 +273,11 @@ def spectrum_words(
     return _fast(batch, omega, dropping, kind, threads, plan)
 
 
-def _frequencies(wish: Any) -> Floats:
+def _as_frequencies(frequencies: Any) -> Floats:
     try:
-        omega = np.asarray(wish, dtype=np.float64)
+        omega = np.asarray(frequencies, dtype=np.float64)
     except (TypeError, ValueError):
-        raise InputError(f"frequencies must be numbers, got {wish!r}") from None
+        raise InputError(f"frequencies must be numbers, got {frequencies!r}") from None
     if omega.ndim != 1 or len(omega) == 0 or not np.isfinite(omega).all():
         raise InputError(
             "frequencies must be finite numbers in one dimension, at least one, got shape "
@@ -292,19 +286,10 @@ def _frequencies(wish: Any) -> Floats:
     return omega
 
 
-def _starts(batch: SeriesBatch) -> tuple[Floats, npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Times, where the first time of each series stands in them, and the lengths."""
-    starts = np.ascontiguousarray(batch.offsets[:-1], np.int64)
-    lengths = np.ascontiguousarray(batch.lengths, np.int64)
-    if batch.grid is not None:
-        return np.ascontiguousarray(batch.grid, np.float64), np.zeros_like(starts), lengths
-    return np.ascontiguousarray(batch.times, np.float64), starts, lengths
-
-
 def _choose(batch: SeriesBatch, omega: Floats, drop: float, kind: Any) -> Plan | None:
     """The grid to use, or None where the plain sum is cheaper."""
-    times, starts, lengths = _starts(batch)
-    duration = times[starts + lengths - 1] - times[starts]
+    start, end = batch.span
+    lengths, duration = batch.lengths, end - start
     longest, fastest = float(duration.max()), float(np.abs(omega).max())
     if longest <= 0 or fastest <= 0:
         return None
@@ -335,17 +320,14 @@ def _plain(
     path = clock_path(batch, dropping, threads)
     compute = np.result_type(path.values.dtype, kind)
     shape = (len(batch), batch.n_channels, len(omega), 2)
-    out = new_result((len(batch), 1, shape[1] * shape[2] * 2), kind)
-    clock_words(path, cuts, clock, "local", out, threads, compute)
+    out = library.new_result((len(batch), 1, shape[1] * shape[2] * 2), kind)
+    library.clock_words(path, cuts, clock, "local", out, threads, compute)
     return out.reshape(shape)
 
 
 def _in_torch(batch: SeriesBatch, omega: Floats, dropping: Dropping, kind: Any) -> npt.NDArray[Any]:
     """The same by the definition, a block of series at a time."""
-    from roughformer.signatures.torch_backend import linear_points, observed, path_clock_words
-
-    mask = dropping.mask(batch)
-    thin = batch if mask is None else batch.drop_points(mask=mask)
+    thin = dropping.thinned(batch)
     if thin.missing:
         thin.warn_unobserved(thin.unobserved().sum(axis=0, dtype=np.int64))
     out = np.empty((len(batch), batch.n_channels, len(omega), 2), kind)
@@ -359,35 +341,31 @@ def _in_torch(batch: SeriesBatch, omega: Floats, dropping: Dropping, kind: Any) 
 def _fast(
     batch: SeriesBatch, omega: Floats, dropping: Dropping, kind: Any, threads: Any, plan: Plan
 ) -> npt.NDArray[Any]:
-    import torch
-
     # Gaps are filled between what is kept, so then the mask comes first.
     keep = dropping.mask(batch) if batch.missing else None
-    values = np.ascontiguousarray(dense_values(batch, keep, threads))
-    keys = dropping.keys(len(batch)) if dropping and keep is None else None
-    times, time_starts, lengths = _starts(batch)
-    starts = np.ascontiguousarray(batch.offsets[:-1], np.int64)
+    path = path_of(batch, np.ascontiguousarray(dense_values(batch, keep, threads)))
+    arrays = library.path_arrays(path) | {
+        "keep": None if keep is None else keep.view(np.uint8),
+        "keys": dropping.keys(len(batch)) if dropping and keep is None else None,
+    }
+    of_series = ("starts", "lengths", "time_starts", "keys")
     n_series, channels = len(batch), batch.n_channels
     inner = np.dtype(np.float64 if plan.bump.width == 16 else np.float32)
-    out = new_result((n_series, channels, len(omega), 2), inner)
+    out = library.new_result((n_series, channels, len(omega), 2), inner)
     size = max(1, _CHUNK // (plan.n_grid * channels * inner.itemsize))
-    grid = new_result((min(size, n_series), channels, plan.n_grid), inner)
-    bytes_of_keep = None if keep is None else keep.view(np.uint8)
+    grid = library.new_result((min(size, n_series), channels, plan.n_grid), inner)
     workers = threads or library.default_threads()
     for first in range(0, n_series, size):
         count = min(size, n_series - first)
-        job = library.Spread(
-            values=values.ctypes.data,
-            times=times.ctypes.data,
-            starts=starts[first:].ctypes.data,
-            lengths=lengths[first:].ctypes.data,
-            time_starts=time_starts[first:].ctypes.data,
-            keep=None if bytes_of_keep is None else bytes_of_keep.ctypes.data,
-            keys=None if keys is None else keys[first:].ctypes.data,
-            step=plan.bump.step.ctypes.data,
-            bump=plan.bump.bump.ctypes.data,
-            weight=None if plan.weight is None else plan.weight.ctypes.data,
-            out=grid.ctypes.data,
+        chunk = {
+            name: array[first:] if name in of_series and array is not None else array
+            for name, array in arrays.items()
+        }
+        library.call(
+            "rf_spread",
+            library.Spread,
+            chunk
+            | {"step": plan.bump.step, "bump": plan.bump.bump, "weight": plan.weight, "out": grid},
             n_series=count,
             n_grid=plan.n_grid,
             n_nodes=plan.n_nodes,
@@ -396,12 +374,11 @@ def _fast(
             nodes_per_time=plan.per_time,
             degree=plan.bump.degree,
             width=plan.bump.width,
-            value_dtype=int(values.dtype == np.float64),
-            out_dtype=int(inner == np.float64),
+            value_dtype=library.is_double(path.values.dtype),
+            out_dtype=library.is_double(inner),
             channels=channels,
             threads=workers,
         )
-        library.call("rf_spread", job)
         spectrum = torch.fft.rfft(torch.from_numpy(grid[:count]))
         _read(plan, spectrum, out[first : first + count], workers)
     backwards = omega < 0
@@ -409,16 +386,14 @@ def _fast(
         out[:, :, backwards, 1] *= -1
     still = omega == 0
     if still.any():
-        last = values[starts + lengths - 1].astype(np.float64) - values[starts]
-        out[:, :, still, 0] = last[:, :, None]
+        last = path.values[path.starts + path.lengths - 1].astype(np.float64)
+        out[:, :, still, 0] = (last - path.values[path.starts])[:, :, None]
         out[:, :, still, 1] = 0
     return out.astype(kind, copy=False)
 
 
-def _read(plan: Plan, spectrum: Any, out: npt.NDArray[Any], threads: int) -> None:
+def _read(plan: Plan, spectrum: Tensor, out: npt.NDArray[Any], threads: int) -> None:
     """From the FFT of the grids ``(B, C, n/2 + 1)`` to the words ``(B, C, J, 2)``."""
-    import torch
-
     if plan.between is None:
         number, count = plan.number, len(plan.number)
         if (np.diff(number) == 1).all():
@@ -428,19 +403,55 @@ def _read(plan: Plan, spectrum: Any, out: npt.NDArray[Any], threads: int) -> Non
         factor = torch.from_numpy(plan.factor[:, None].astype(out.dtype))
         torch.mul(torch.view_as_real(picked), factor, out=torch.from_numpy(out))
         return
-    spectrum = spectrum.contiguous()
-    twice = np.ascontiguousarray(np.repeat(plan.between, 2, axis=1))
-    job = library.Between(
-        spectrum=spectrum.data_ptr(),
-        first=plan.number.ctypes.data,
-        weights=twice.ctypes.data,
-        factor=plan.factor.ctypes.data,
-        out=out.ctypes.data,
+    arrays = {
+        "spectrum": spectrum.contiguous().numpy(),
+        "first": plan.number,
+        "weights": np.ascontiguousarray(np.repeat(plan.between, 2, axis=1)),
+        "factor": plan.factor,
+        "out": out,
+    }
+    library.call(
+        "rf_between",
+        library.Between,
+        arrays,
         n_rows=out.shape[0] * out.shape[1],
         n_spectrum=spectrum.shape[-1],
         n_frequencies=len(plan.number),
-        dtype=int(out.dtype == np.float64),
+        dtype=library.is_double(out.dtype),
         width=plan.bump.width,
         threads=threads,
     )
-    library.call("rf_between", job)
+
+
+# The same as an operator of torch, for padded series.
+
+
+@torch.library.custom_op("roughformer::path_clock_words", mutates_args=(), device_types="cpu")
+def _path_clock_words(
+    values: Tensor, times: Tensor, lengths: Tensor, frequencies: list[float]
+) -> Tensor:
+    """Clock words ``(B, C, J, 2)`` of whole paths; see ``torch_backend.path_clock_words``."""
+    inside = inside_of(lengths, values.shape[1])
+    offsets = np.concatenate([[0], np.cumsum(lengths.numpy())])
+    rows, stamps = values.detach()[inside].numpy(), times.detach()[inside].numpy()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnobservedWarning)
+        batch = SeriesBatch(stamps, rows, offsets)
+        return torch.from_numpy(spectrum_words(batch, frequencies, dtype=rows.dtype.type))
+
+
+@_path_clock_words.register_fake
+def _(values: Tensor, times: Tensor, lengths: Tensor, frequencies: list[float]) -> Tensor:
+    return values.new_empty(values.shape[0], values.shape[2], len(frequencies), 2)
+
+
+_path_clock_words.register_vmap(operators.batched(_path_clock_words))
+
+
+def spectrum_of(values: Tensor, times: Tensor, lengths: Tensor, omega: list[float]) -> Tensor:
+    """Clock words ``(B, C, J, 2)`` of the whole paths of padded series."""
+    wanted = torch.is_grad_enabled() and values.requires_grad
+    if wanted or not operators.kernel_serves(values, times, times):
+        return path_clock_words(linear_points(observed(values, times, lengths)), omega)
+    words: Tensor = torch.ops.roughformer.path_clock_words(values, times, lengths, omega)
+    return words

@@ -10,7 +10,7 @@ B and L are. Times and values are float64 throughout: differences come before an
 import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -19,52 +19,8 @@ from torch import Tensor
 from roughformer.errors import InputError
 from roughformer.signatures.library import log_table
 from roughformer.signatures.lifts import Clock, Layout, View, ViewLifts
-from roughformer.signatures.windows import Windows
+from roughformer.signatures.paths import Cuts, Floats
 from roughformer.signatures.words import lyndon_words, word_index
-
-__all__ = [
-    "Knots",
-    "Levels",
-    "Observed",
-    "Placed",
-    "Points",
-    "as_levels",
-    "as_words",
-    "at_rows",
-    "blocks_of",
-    "clock_words_through",
-    "finish_view",
-    "held_points",
-    "in_transform",
-    "inside_of",
-    "jump",
-    "last_at_or_before",
-    "lifted",
-    "linear_points",
-    "linear_points_backward",
-    "lyndon_logarithm",
-    "multiply",
-    "number",
-    "observation_order",
-    "observed",
-    "padded_series",
-    "path_at",
-    "path_clock_words",
-    "path_levels",
-    "place",
-    "place_knots",
-    "real_only",
-    "running_sum",
-    "running_sums",
-    "signature_tokens",
-    "sinc",
-    "sliding_products",
-    "waves",
-    "window_clock_words",
-    "window_count",
-    "window_levels",
-    "with_counts",
-]
 
 
 def number(x: float, like: Tensor) -> Any:
@@ -92,15 +48,15 @@ def last_at_or_before(times: Tensor, query: Tensor) -> Tensor:
     ONNX has no search: there times and queries are sorted together, equal ones times first.
     """
     if not torch.compiler.is_exporting():
-        found = torch.searchsorted(
+        after = torch.searchsorted(
             times.detach().contiguous(), query.detach().contiguous(), right=True
         )
-        return (found - 1).clamp(min=0)
+        return (after - 1).clamp(min=0)
     size = times.shape[1]
     order = _sorted(torch.cat([times, query], dim=1)).indices
     before = (order < size).to(torch.int64).cumsum(dim=1)
-    found = torch.zeros_like(order).scatter(1, order, before)
-    return (found[:, size:] - 1).clamp(min=0)
+    after = torch.zeros_like(order).scatter(1, order, before)
+    return (after[:, size:] - 1).clamp(min=0)
 
 
 def _sorted(x: Tensor) -> Any:
@@ -120,8 +76,8 @@ def _merged(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
     """
     both = torch.cat([first, second], dim=1)
     if torch.compiler.is_exporting():
-        found = _sorted(both)
-        return found.values, found.indices
+        in_order = _sorted(both)
+        return in_order.values, in_order.indices
     a, b = (x.detach().contiguous() for x in (first, second))
     place_a = torch.searchsorted(b, a) + torch.arange(a.shape[1], device=a.device)
     place_b = torch.searchsorted(a, b, right=True) + torch.arange(b.shape[1], device=b.device)
@@ -193,7 +149,7 @@ def padded_series(values: Tensor, times: Any, lengths: Any) -> tuple[Tensor, Ten
         times = torch.arange(size, dtype=torch.float64, device=values.device)
     if not isinstance(times, Tensor):
         times = torch.as_tensor(times, device=values.device)
-    if times.dim() == 1:
+    if times.shape == (size,):
         times = times.expand(batch, size)
     if times.shape != (batch, size):
         raise InputError(f"times must be ({batch}, {size}) or ({size},), got {tuple(times.shape)}")
@@ -201,9 +157,14 @@ def padded_series(values: Tensor, times: Any, lengths: Any) -> tuple[Tensor, Ten
         lengths = torch.full((batch,), size, dtype=torch.int64, device=values.device)
     if not isinstance(lengths, Tensor):
         lengths = torch.as_tensor(lengths, device=values.device)
-    if lengths.shape != (batch,) or lengths.is_floating_point():
+    if lengths.shape != (batch,) or lengths.is_floating_point() or lengths.dtype == torch.bool:
         raise InputError(
             f"lengths must be {batch} whole numbers, got {lengths.dtype} {tuple(lengths.shape)}"
+        )
+    if times.device != values.device or lengths.device != values.device:
+        raise InputError(
+            f"values, times and lengths must be on one device, got {values.device}, "
+            f"{times.device} and {lengths.device}"
         )
     if values.device.type == "cpu" and not _in_a_transform():
         _check_series(values.detach(), times.detach(), lengths)
@@ -298,9 +259,9 @@ def linear_points(data: Observed) -> Points:
 def linear_points_backward(data: Observed, grad: Tensor) -> Tensor:
     """Gradient in the observations from ``grad (B, L, C)``, that in ``linear_points(data).x``."""
     left, right, weight = _neighbours(data)
-    found = torch.zeros_like(grad).scatter_add(1, left, grad * (1 - weight).to(grad.dtype))
-    found = found.scatter_add(1, right, grad * weight.to(grad.dtype))
-    return torch.where(data.seen, found, 0.0)
+    total = torch.zeros_like(grad).scatter_add(1, left, grad * (1 - weight).to(grad.dtype))
+    total = total.scatter_add(1, right, grad * weight.to(grad.dtype))
+    return torch.where(data.seen, total, 0.0)
 
 
 def held_points(data: Observed, cuts: Tensor, complete: bool = False) -> Points:
@@ -349,65 +310,18 @@ class Placed(NamedTuple):
         """``(B, W)``: ends of the windows, counted from the first cut."""
         return self.edges[:, 1:] - self.edges[:, :1]
 
+    @classmethod
+    def of(cls, cuts: Cuts, start: Floats, device: Any = None) -> Self:
+        """Cuts of series that begin at ``start (B,)``."""
+        mask = None
+        if not cuts.equal:
+            mask = torch.from_numpy(np.arange(cuts.most)[None, :] < cuts.n_windows[:, None])
+            mask = mask.to(device)
+        return cls(torch.from_numpy(cuts.since(start)).to(device), mask)
 
-def place(rule: Windows, data: Observed) -> Placed:
-    """The windows of each series, as ``Windows.place``; their number W is that of the series that
-    may have most.
-    """
-    span = data.span.unsqueeze(1)
-    device = span.device
-    if rule.rule == "count":
-        n = int(rule.amount)
-        shares = torch.arange(n + 1, dtype=torch.float64, device=device) / n
-        return Placed(span * shares, None)
-    if rule.rule == "explicit":
-        cuts = torch.tensor(rule.cuts[0].tolist(), dtype=torch.float64, device=device)
-        return Placed(cuts - data.start.unsqueeze(1), None)
-    if rule.rule == "points":
-        step = int(rule.amount)
-        count = window_count(rule, data.span, data.lengths)
-        column = torch.arange(_most(count) + 1, device=device).unsqueeze(0)
-        at = torch.minimum(column * step, (data.lengths - 1).unsqueeze(1))
-        edges = data.since.gather(1, at)
-    else:
-        count = window_count(rule, data.span, data.lengths)
-        column = torch.arange(_most(count) + 1, device=device).unsqueeze(0)
-        ends = column.double() * number(rule.amount, span)
-        edges = torch.where(column >= count.unsqueeze(1), span, ends)
-    return Placed(edges, inside_of(count, edges.shape[1] - 1))
-
-
-def window_count(rule: Windows, span: Tensor, lengths: Tensor) -> Tensor:
-    """How many windows by duration or points series of these spans and lengths ``(B,)`` have, as
-    ``Windows.place`` counts them.
-    """
-    if rule.rule == "points":
-        step = int(rule.amount)
-        return ((lengths + (step - 2)) // step).clamp(min=1)
-    amount = number(rule.amount, span)
-    if not rule.exact:
-        # Allow for rounding: 0.3 / 0.1 is three windows, not three and a sliver.
-        share = span / amount * number(1 - 1e-12, span)
-        return _whole((share - number(1e-9, span)).ceil())
-    count = (span / amount).ceil()
-    # The quotient is rounded; whether a cut lies before the end is not.
-    count = count - ((count - 1) * amount >= span).double()
-    count = count + (count * amount < span).double()
-    return _whole(count)
-
-
-def _whole(count: Tensor) -> Tensor:
-    """At least 1, and still a number where the quotient is beyond all whole ones."""
-    return count.clamp(1, 2.0**62).to(torch.int64)
-
-
-def _most(count: Tensor) -> int:
-    """The largest of ``(B,)``: a size that a graph takes from the data."""
-    if count.shape[0] == 0:
-        return 1
-    most: int = count.max().item()  # type: ignore[assignment]  # int() would fix it for ever
-    torch._check(most >= 1)  # type: ignore[no-untyped-call]
-    return most
+    def rows(self, part: slice) -> Self:
+        """Those of some of the series."""
+        return type(self)(self.edges[part], None if self.mask is None else self.mask[part])
 
 
 # Lifted paths
@@ -472,8 +386,8 @@ def running_sums(x: Tensor, knots: Knots, local: bool) -> tuple[Tensor, Tensor]:
         before = before + torch.where(since > reach, earlier, 0.0)
         reach *= 2
     last = (knots.at[:, 1:] - 1).clamp(min=0)
-    some = (knots.at[:, 1:] > knots.at[:, :-1]).unsqueeze(-1)
-    return before, torch.where(some, at_rows(before, last) + at_rows(x, last), 0.0)
+    has_pieces = (knots.at[:, 1:] > knots.at[:, :-1]).unsqueeze(-1)
+    return before, torch.where(has_pieces, at_rows(before, last) + at_rows(x, last), 0.0)
 
 
 def path_at(points: Points, when: Tensor) -> Tensor:
@@ -584,7 +498,7 @@ def _grown(
     row for each piece, the sums before each piece, which the last level does not need, and those
     at the ends.
     """
-    found: Levels = []
+    levels: Levels = []
     below: Levels = []  # levels at the beginning of each piece
     for k in range(1, depth + 1):
         partial = None
@@ -594,9 +508,9 @@ def _grown(
             partial = grown + below[m - 1]
         grown = steps if partial is None else _outer(partial, steps)
         here, ends = sums(grown, k == depth)
-        found.append(ends)
+        levels.append(ends)
         below.append(here)
-    return found
+    return levels
 
 
 # Sliding contexts: over windows k-m+1 ... k the signature is the product of the local ones. A
@@ -623,17 +537,17 @@ def _earlier(levels: Levels, back: int) -> Levels:
 def sliding_products(local: Levels, size: int) -> Levels:
     """Levels ``(B, W, d^k)`` of windows -> those over the last ``size`` windows up to each."""
     wanted = blocks_of(size)
-    found: Levels | None = None
+    product: Levels | None = None
     block, length, back = local, 1, 0
     # The smallest block stands last, at the newest windows.
     while True:
         if length in wanted:
             here = _earlier(block, back) if back else block
-            found = here if found is None else multiply(here, found)
+            product = here if product is None else multiply(here, product)
             back += length
         if length >= wanted[0]:
-            assert found is not None
-            return found
+            assert product is not None
+            return product
         block, length = multiply(_earlier(block, length), block), 2 * length
 
 
@@ -742,11 +656,11 @@ def clock_words_through(points: Points, omega: Sequence[float]) -> Tensor:
     length = times[:, 1:] - times[:, :-1]
     middle = 0.5 * (times[:, 1:] + times[:, :-1])
     step = (x[:, 1:] - x[:, :-1]).transpose(1, 2)  # (B, C, L)
-    found = []
+    parts = []
     for i in range(0, len(omega), _AT_ONCE):
-        some = torch.tensor(omega[i : i + _AT_ONCE], dtype=torch.float64, device=x.device)
-        found.append(torch.stack([step @ wave for wave in waves(middle, length, some)], dim=-1))
-    return torch.cat(found, dim=2) if len(found) > 1 else found[0]
+        chunk = torch.tensor(omega[i : i + _AT_ONCE], dtype=torch.float64, device=x.device)
+        parts.append(torch.stack([step @ wave for wave in waves(middle, length, chunk)], dim=-1))
+    return torch.cat(parts, dim=2) if len(parts) > 1 else parts[0]
 
 
 def signature_tokens(

@@ -123,8 +123,8 @@ def tracked_words(d: int, n: int) -> tuple[Word, ...]:
     Every other coordinate of a signature is a polynomial in these (Radford's theorem), and a
     word's running value needs only the values of its own prefixes.
     """
-    found = {w[:k] for w in lyndon_words(d, n) for k in range(1, len(w) + 1)}
-    return tuple(sorted(found, key=lambda w: (len(w), w)))
+    tracked = {w[:k] for w in lyndon_words(d, n) for k in range(1, len(w) + 1)}
+    return tuple(sorted(tracked, key=lambda w: (len(w), w)))
 
 
 @cache

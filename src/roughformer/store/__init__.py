@@ -18,28 +18,4 @@ from roughformer.store.stored import (
     MANIFEST,
     Manifest,
     StoredSeries,
-    encode_in_worker,
-    encode_inputs,
-    encode_worker,
 )
-
-__all__ = [
-    "MANIFEST",
-    "MARKER",
-    "Built",
-    "Manifest",
-    "Place",
-    "Progress",
-    "StoredSeries",
-    "TableColumns",
-    "build_store",
-    "by_id",
-    "encode_in_worker",
-    "encode_inputs",
-    "encode_worker",
-    "entries_of",
-    "find_files",
-    "keys_of",
-    "open_source",
-    "schema_of_file",
-]

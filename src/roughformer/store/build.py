@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -34,7 +34,6 @@ from roughformer.store.dataset import (
 from roughformer.store.dataset import spans as spans_of
 from roughformer.store.ingest import (
     MOST_BUCKETS,
-    BufferPool,
     MixedIds,
     ShuffledPiece,
     ShuffleUnit,
@@ -42,7 +41,6 @@ from roughformer.store.ingest import (
     ascending_rows,
     check_rest,
     finished_piece,
-    interleaved_series,
     numbers_of,
     read_bucket,
     read_groups,
@@ -94,7 +92,12 @@ def building(store: Place, key: str, afresh: bool = False) -> Iterator[Callable[
     """
     _refuse_others(store)
     store.make_directory()
-    with _locked(store):
+    with ExitStack() as stack:
+        try:
+            if store.local:  # one build at a time; the lock goes with the process
+                stack.enter_context(locked(store.path, wait=False))
+        except BlockingIOError:
+            raise InputError(f"another process is making {store}; wait for it, or end it") from None
         there = {store.at(info).name for info in store.listing()}
         if MANIFEST not in there:
             _mark(store, key)
@@ -154,22 +157,11 @@ def _refuse_others(store: Place) -> None:
         )
 
 
-@contextmanager
-def _locked(store: Place) -> Iterator[None]:
-    """One build at a time, on a disk; the lock goes with the process."""
-    with ExitStack() as stack:
-        try:
-            if store.local:
-                stack.enter_context(locked(store.path, wait=False))
-        except BlockingIOError:
-            raise InputError(f"another process is making {store}; wait for it, or end it") from None
-        yield
-
-
 # One unit of work: the series of a unit -> their tokens -> a shard. No torch is needed for it.
 
 _TOKEN_BYTES = 8 << 20  # of padded tokens at once
 Array = npt.NDArray[Any]
+T = TypeVar("T")
 Unit = RangeUnit | BucketUnit
 
 
@@ -244,7 +236,6 @@ class ShardWork:
     recipe: Recipe
     tokenizer: Tokenizer | None
     columns: pa.Schema  # of the shards
-    buffers: BufferPool = field(default_factory=BufferPool, compare=False)
 
     def __call__(self, unit: Unit) -> Made:
         """Read, make tokens, write."""
@@ -270,43 +261,40 @@ class ShardWork:
             raise InputError(f"{error} (in {files}; rows count from somewhere within)") from None
 
     def _make(self, unit: Unit, sort: bool) -> Made:
-        clock, recipe = _Clock(), self.recipe
+        recipe, start, seen = self.recipe, time.perf_counter(), 0
+        seconds = {"read": 0.0, "tokens": 0.0}
         never = np.zeros(len(recipe.columns.channels), np.int64)
-        seen = 0
 
         def blocks() -> Iterator[Rows]:
             nonlocal seen
-            for count, batch in clock.timed("read", batches_of(unit, recipe, self.buffers, sort)):
+            for count, batch in _timed(batches_of(unit, recipe, sort), seconds, "read"):
                 seen += count
                 if batch.missing:
                     never[:] += batch.unobserved().sum(axis=0)
                 if len(batch):
-                    yield from clock.timed("tokens", recipe.rows(batch, self.tokenizer))
+                    yield from _timed(recipe.rows(batch, self.tokenizer), seconds, "tokens")
 
         place = self.store / shard_name(unit.number)
-        with clock.running("write"), warnings.catch_warnings():
+        with warnings.catch_warnings():
             warnings.simplefilter("ignore", UnobservedWarning)  # counted, and reported once
             shard = write_shard(
                 place, self.key, unit.number, blocks(), self.columns,
                 may_appear=lambda: check_lock(self.store, self.key),
             )  # fmt: skip
-        return Made(
-            unit.number, shard, unit.rows, seen - shard.series, tuple(never.tolist()), clock.seconds
-        )
+        seconds["write"] = time.perf_counter() - start - sum(seconds.values())
+        left_out = seen - shard.series
+        return Made(unit.number, shard, unit.rows, left_out, tuple(never.tolist()), seconds)
 
 
-def batches_of(
-    unit: Unit, recipe: Recipe, buffers: BufferPool, sort: bool = False
-) -> Iterator[tuple[int, SeriesBatch]]:
+def batches_of(unit: Unit, recipe: Recipe, sort: bool = False) -> Iterator[tuple[int, SeriesBatch]]:
     """The series of a unit, a few MB at a time, each with their number before those without a
     label were left out.
     """
-    for batch in _batches(unit, recipe, buffers, sort):
-        count = len(batch)
-        yield count, batch if recipe.labels is None else recipe.labels.join(batch)
+    for batch in _batches(unit, recipe, sort):
+        yield len(batch), batch if recipe.labels is None else recipe.labels.join(batch)
 
 
-def _batches(unit: Unit, recipe: Recipe, buffers: BufferPool, sort: bool) -> Iterator[SeriesBatch]:
+def _batches(unit: Unit, recipe: Recipe, sort: bool) -> Iterator[SeriesBatch]:
     columns, most = recipe.columns, recipe.memory // 4
     if isinstance(unit, BucketUnit):
         for number in range(unit.first, unit.last):
@@ -326,11 +314,8 @@ def _batches(unit: Unit, recipe: Recipe, buffers: BufferPool, sort: bool) -> Ite
     pieces = ascending_rows(
         tables, columns.series_id, after=unit.after, until=unit.until, sort=sort
     )
-    if columns.is_plain_wide:
-        yield from interleaved_series(pieces, columns, recipe.origin, most, buffers)
-    else:
-        for table in whole_series(pieces, most):
-            yield columns.batch(table, recipe.origin)
+    for table in whole_series(pieces, most):
+        yield columns.batch(table, recipe.origin)
 
 
 def _refuse(what: str) -> None:
@@ -371,38 +356,15 @@ def _tokens(batch: SeriesBatch, tokenizer: Tokenizer, drop: float, seed: int) ->
     return Tokens(tokens[mask], times[mask], offsets, spectrum)
 
 
-@dataclass
-class _Clock:
-    """Seconds by stage, where one stage calls upon the one before it."""
-
-    seconds: dict[str, float] = field(default_factory=dict)
-    stack: list[str] = field(default_factory=list)
-    since: float = 0.0
-
-    def _switch(self) -> None:
-        now = time.perf_counter()
-        if self.stack:
-            stage = self.stack[-1]
-            self.seconds[stage] = self.seconds.get(stage, 0.0) + now - self.since
-        self.since = now
-
-    @contextmanager
-    def running(self, stage: str) -> Iterator[None]:
-        self._switch()
-        self.stack.append(stage)
-        try:
-            yield
-        finally:
-            self._switch()
-            self.stack.pop()
-
-    def timed(self, stage: str, items: Iterator[Any]) -> Iterator[Any]:
-        while True:
-            with self.running(stage):
-                item = next(items, None)
-            if item is None:
-                return
-            yield item
+def _timed(items: Iterator[T], seconds: dict[str, float], stage: str) -> Iterator[T]:
+    """The items; the seconds that it takes to make them are added to those of the stage."""
+    while True:
+        start = time.perf_counter()
+        item = next(items, None)
+        seconds[stage] += time.perf_counter() - start
+        if item is None:
+            return
+        yield item
 
 
 # A bounded sample of series, the same on each run: what a tokenizer is fitted to.
@@ -424,9 +386,8 @@ def fit_recipe(units: Sequence[Unit], recipe: Recipe, config: TokenConfig | None
     count = min(_PLACES, len(units))
     chosen = [units[(k * len(units)) // count] for k in range(count)]
     parts: list[SeriesBatch] = []
-    buffers = BufferPool()
     for unit in chosen:
-        parts += _some(unit, recipe, buffers, -(-_SERIES // count), -(-_POINTS // count))
+        parts += _first_series(unit, recipe, -(-_SERIES // count), -(-_POINTS // count))
     if not parts:
         raise InputError(
             "no series of the data has a label in the table of labels; its first column must hold "
@@ -442,9 +403,7 @@ def fit_recipe(units: Sequence[Unit], recipe: Recipe, config: TokenConfig | None
     return Fitted(tokenizer, columns, size / max(sum(rows.points for rows in blocks), 1))
 
 
-def _some(
-    unit: Unit, recipe: Recipe, buffers: BufferPool, series: int, points: int
-) -> list[SeriesBatch]:
+def _first_series(unit: Unit, recipe: Recipe, series: int, points: int) -> list[SeriesBatch]:
     """The first ``series`` series of a unit, or fewer: none after ``points`` points, however its
     rows come in batches.
     """
@@ -452,12 +411,12 @@ def _some(
         parts: list[SeriesBatch] = []
         left = series, points
         try:
-            for _, batch in batches_of(unit, recipe, buffers, sort):
+            for _, batch in batches_of(unit, recipe, sort):
                 before = np.cumsum(batch.lengths) - batch.lengths
-                some = batch[: min(left[0], int(np.searchsorted(before, left[1])))]
-                left = left[0] - len(some), left[1] - some.n_points
-                if len(some):
-                    parts.append(SeriesBatch.concatenate([some]))  # not a view of all of it
+                part = batch[: min(left[0], int(np.searchsorted(before, left[1])))]
+                left = left[0] - len(part), left[1] - part.n_points
+                if len(part):
+                    parts.append(SeriesBatch.concatenate([part]))  # not a view of all of it
                 if min(left) <= 0:
                     break
             return parts
@@ -589,21 +548,19 @@ class _Run:
         self._check_room(fitted.bytes_per_point * self.source.rows)
         work = ShardWork(self.store, self.key, self.recipe, fitted.tokenizer, fitted.columns)
         begin()
-        finished = {
-            number: finished_shard(
-                self.store / shard_name(number), self.key, number, verify=self.verify
-            )
-            for number in (unit.number for unit in units)
-        }
-        kept = {number: shard for number, shard in finished.items() if shard is not None}
+        kept: dict[int, ShardInfo] = {}
+        for unit in units:
+            place = self.store / shard_name(unit.number)
+            shard = finished_shard(place, self.key, unit.number, verify=self.verify)
+            if shard is not None:
+                kept[unit.number] = shard
         left = [unit for unit in units if unit.number not in kept]
         made: list[Made] = self._run("tokens", left, work, sum(unit.rows for unit in units))
         shards = {**kept, **{m.unit: m.shard for m in made}}
+        names = {shard.file for shard in shards.values()}
         for info in self.store.listing():
             place = self.store.at(info)
-            if place.name.startswith("shard-") and place.name not in {
-                s.file for s in shards.values()
-            }:
+            if place.name.startswith("shard-") and place.name not in names:
                 place.remove()  # of an earlier build
         (self.store / SHUFFLED).remove_directory()
         manifest = self._manifest(fitted, options, [shards[k] for k in sorted(shards)])
@@ -645,7 +602,7 @@ class _Run:
         kept = {
             unit.number: piece
             for unit in units
-            if (piece := finished_piece(work.place(unit.number), self.key, unit.number)) is not None
+            if (piece := finished_piece(work.place(unit.number))) is not None
         }
         left = [unit for unit in units if unit.number not in kept]
         made: list[ShuffledPiece] = self._run("shuffle", left, work, self.source.rows)

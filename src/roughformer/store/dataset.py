@@ -48,11 +48,6 @@ class TableColumns:
         names = (self.series_id, self.time, *long, *self.static, self.label)
         return tuple(dict.fromkeys(name for name in names if name is not None))
 
-    @property
-    def is_plain_wide(self) -> bool:
-        """Whether there is a column for each channel, and nothing beside times and ids."""
-        return self.channel is None and not self.static and self.label is None
-
     def plain(self) -> dict[str, Any]:
         """As JSON has it."""
         fields = asdict(self)

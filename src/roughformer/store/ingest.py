@@ -5,11 +5,8 @@ Rows are looked at in slices; only where ids are mixed within a row group, all o
 once and sorted. Series that are spread over row groups are shuffled first: see below.
 """
 
-import ctypes
 import hashlib
-import json
 import struct
-import sys
 import time
 import zlib
 from collections.abc import Iterator, Sequence
@@ -25,18 +22,9 @@ import pyarrow.parquet as pq
 import pyarrow.types as pt
 
 from roughformer.errors import CapacityError, InputError
-from roughformer.series import (
-    Extras,
-    Parts,
-    SeriesBatch,
-    column_numbers,
-    column_times,
-    run_starts,
-    sorting_order,
-    take_rows,
-)
-from roughformer.signatures import Lay, load
-from roughformer.store.dataset import Group, TableColumns
+from roughformer.series import run_starts, take_rows
+from roughformer.signatures import load
+from roughformer.store.dataset import Group
 from roughformer.store.storage import Place, retrying
 
 
@@ -56,52 +44,6 @@ def runs_of(column: pa.ChunkedArray) -> npt.NDArray[np.int64]:
     starts = np.empty(len(numbers), np.int64)
     count = library.rf_runs(numbers.ctypes.data, len(numbers), numbers.itemsize, starts.ctypes.data)
     return starts[:count].copy()
-
-
-# Large arrays that are filled again and again.
-
-_MOST = 2  # one is filled while the batch before is still known to whoever takes it
-Array = npt.NDArray[Any]
-
-
-class BufferPool:
-    """Arrays of times and values that are used again when nobody has them any more: new ones
-    would cost the system as much time to clear as it takes to fill them.
-
-    For one thread. A copy in another process has its own.
-    """
-
-    def __init__(self) -> None:
-        """None yet."""
-        self._held: list[tuple[Array, Array]] = []
-
-    def __reduce__(self) -> Any:
-        """Without the arrays."""
-        return BufferPool, ()
-
-    def take(self, rows: int, channels: int, dtype: np.dtype[Any]) -> tuple[Array, Array]:
-        """``times (n,)`` and ``values (n, C)`` with n >= ``rows``, for the caller alone."""
-        unknown = _known((np.empty(0), np.empty((0, 1))))
-        for number, pair in enumerate(self._held):
-            if _known(pair) == unknown:
-                times, values = pair
-                if len(times) >= rows and values.shape[1] == channels and values.dtype == dtype:
-                    return times, values
-                del self._held[number]
-                break
-        del self._held[: len(self._held) - _MOST + 1]
-        times, values = np.empty(rows), np.empty((rows, channels), dtype)
-        self._held.append((times, values))
-        return times, values  # not the tuple that is held: who has that has no arrays
-
-
-def _known(pair: tuple[Array, Array]) -> tuple[int, int]:
-    """How many know each array. How often a count itself adds to it depends on the version of
-    Python, so it is compared with that of arrays which nobody else can know. A view knows the array
-    that it is of, so whoever has a batch counts.
-    """
-    times, values = pair
-    return sys.getrefcount(times), sys.getrefcount(values)
 
 
 # Row groups -> tables of whole series, with little more in memory than one series of each.
@@ -216,18 +158,13 @@ def whole_series(pieces: Iterator[AscendingRows], memory: int) -> Iterator[pa.Ta
         newest = ids[-1]
         held.append(table.slice(begin) if not held else table)
         size += held[-1].nbytes
-        check_size(newest, size, memory)
+        if size > memory:
+            raise CapacityError(
+                f"series {newest.item()!r} has {size // 2**20} MB and may go on, more than a "
+                "worker may hold of one series, a quarter of its memory; give more with --memory"
+            )
     if held:
         yield pa.concat_tables(held)
-
-
-def check_size(series: Any, size: int, memory: int) -> None:
-    """``CapacityError`` if that many bytes of a series are too many."""
-    if size > memory:
-        raise CapacityError(
-            f"series {series.item()!r} has {size // 2**20} MB and may go on, more than a worker "
-            "may hold of one series, a quarter of its memory; give more with --memory"
-        )
 
 
 def _by_id(table: pa.Table, series_id: str, sort: bool) -> tuple[pa.Table, Any, Any]:
@@ -251,7 +188,7 @@ def _open_file(place: Place, series_id: str) -> pq.ParquetFile:
     metadata = pq.read_metadata(file)
     schema = metadata.schema.to_arrow_schema()
     kind = schema.field(series_id).type if series_id in schema.names else pa.null()
-    texts = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    texts = pt.is_string(kind) or pt.is_large_string(kind)
     return pq.ParquetFile(
         file,
         metadata=metadata,
@@ -276,194 +213,25 @@ def _in_kind(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """Columns of the kinds of the first file; ids may stay codes into a dictionary."""
     for number, field in enumerate(schema):
         kind = table.schema.field(number).type
-        if kind != field.type and not (number == 0 and pa.types.is_dictionary(kind)):
+        if kind != field.type and not (number == 0 and pt.is_dictionary(kind)):
             table = table.set_column(number, field.name, table.column(number).cast(field.type))
     return table
 
 
 def _decode_ids(ids: pa.ChunkedArray) -> pa.ChunkedArray:
-    return ids.cast(ids.type.value_type) if pa.types.is_dictionary(ids.type) else ids
+    return ids.cast(ids.type.value_type) if pt.is_dictionary(ids.type) else ids
 
 
 def _keys(ids: pa.ChunkedArray, rows: Any) -> Any:
     """Ids of some rows, as numpy has them."""
-    some = _decode_ids(take_rows(ids, rows))
-    if some.null_count:
+    keys = _decode_ids(take_rows(ids, rows))
+    if keys.null_count:
         raise InputError("each row must have a series id, got null; drop such rows")
-    text = pa.types.is_string(some.type) or pa.types.is_large_string(some.type)
-    return np.array(some.to_pylist(), dtype=str) if text else some.to_numpy()
+    text = pt.is_string(keys.type) or pt.is_large_string(keys.type)
+    return np.array(keys.to_pylist(), dtype=str) if text else keys.to_numpy()
 
 
-# Wide tables of whole series -> batches, laid down piece by piece while the caches hold a piece.
-
-_BLOCK = 20 << 20  # bytes of a batch, and what else its last series has
-
-
-class Seen(NamedTuple):
-    """What was seen of rows on the way: steps from a time to one that is not later, whether any
-    value is NaN, or infinite, and whether a time is either.
-    """
-
-    falls: int
-    missing: bool
-    infinite: bool
-    unbounded: bool
-
-
-def interleaved_series(
-    pieces: Iterator[AscendingRows],
-    columns: TableColumns,
-    origin: np.datetime64 | None,
-    memory: int,
-    buffers: BufferPool,
-) -> Iterator[SeriesBatch]:
-    """``pieces`` in order of their ids -> batches of whole series; for one series at most
-    ``memory`` bytes. For wide tables without labels and static covariates. The arrays of a batch
-    are of ``buffers``: they are used again when nobody has the batch any more.
-    """
-    block: _Block | None = None
-    for table, ids, starts in pieces:
-        first = 0
-        if block is not None and block.full:
-            ends = np.flatnonzero(ids != block.newest)  # it may go on in this piece
-            if len(ends):
-                first = int(starts[ends[0]])
-                block.add(table.slice(0, first), ids[: ends[0]], starts[: ends[0]])
-                yield block.batch()
-                block, ids, starts = None, ids[ends[0] :], starts[ends[0] :] - first
-        block = block or _Block(columns, origin, table, buffers)
-        block.add(table.slice(first), ids, starts)
-        check_size(block.newest, block.bytes_of_newest, memory)
-    if block is not None:
-        yield block.batch()
-
-
-class _Block:
-    """Rows one after the other, with room for more."""
-
-    def __init__(
-        self,
-        columns: TableColumns,
-        origin: np.datetime64 | None,
-        like: pa.Table,
-        buffers: BufferPool,
-    ) -> None:
-        self.columns, self.origin = columns, origin
-        kinds = [like.schema.field(name).type for name in columns.channels]
-        single = all(pt.is_float32(kind) or pt.is_float16(kind) for kind in kinds)
-        dtype = np.dtype(np.float32 if single else np.float64)
-        self.row_bytes = 8 + dtype.itemsize * len(kinds)
-        self.target = _BLOCK // self.row_bytes
-        room = self.target + 2 * len(like)
-        self.times, self.values = buffers.take(room, len(kinds), dtype)
-        self.rows, self.seen = 0, Seen(0, False, False, False)
-        self.ids: list[Array] = []
-        self.starts: list[Array] = []
-
-    @property
-    def full(self) -> bool:
-        return self.rows >= self.target
-
-    @property
-    def newest(self) -> Any:
-        """The id of the last row."""
-        return self.ids[-1][-1]
-
-    @property
-    def bytes_of_newest(self) -> int:
-        """Of its rows in this block, one after the other."""
-        return (self.rows - int(self.starts[-1][-1])) * self.row_bytes
-
-    def add(self, table: pa.Table, ids: Array, starts: Array) -> None:
-        """More rows: series ``ids`` from ``starts`` on."""
-        if len(table) == 0:
-            return
-        first, last = self.rows, self.rows + len(table)
-        if last > len(self.times):
-            self._grow(max(last, 2 * len(self.times)))
-        times, self.origin = column_times(table, self.columns.time, self.origin, check=False)
-        values = [column_numbers(table, name) for name in self.columns.channels]
-        seen = interleave(times, values, self.times[first:last], self.values[first:last])
-        if seen.unbounded:
-            column_times(table, self.columns.time, self.origin)  # tells which number
-            raise InputError(
-                f"times in column {self.columns.time!r} must be dates or durations, got NaT in row "
-                f"{int(np.argmin(np.isfinite(times)))}; drop the row or give it a time"
-            )
-        over = int(first > 0 and not self.times[first] > self.times[first - 1])
-        self.seen = Seen(
-            self.seen.falls + seen.falls + over,
-            self.seen.missing or seen.missing,
-            self.seen.infinite or seen.infinite,
-            False,
-        )
-        self.rows = last
-        before = ids[:1] if not self.ids else self.ids[-1][-1:]
-        new = ids != np.append(before, ids[:-1])
-        new[0] |= not self.ids
-        if new.any():
-            self.ids.append(ids[new])
-            self.starts.append(starts[new] + first)
-
-    def _grow(self, room: int) -> None:
-        for name in ("times", "values"):
-            old = getattr(self, name)
-            new = np.empty((room, *old.shape[1:]), old.dtype)
-            new[: self.rows] = old[: self.rows]
-            setattr(self, name, new)
-
-    def batch(self) -> SeriesBatch:
-        """The series; the arrays are theirs from now on."""
-        times, values = self.times[: self.rows], self.values[: self.rows]
-        ids, starts = np.concatenate(self.ids), np.concatenate(self.starts)
-        offsets = np.append(starts, self.rows)
-        between = starts[1:]
-        falls = int(np.count_nonzero(~(times[between] > times[between - 1])))
-        if self.seen.falls == falls and not self.seen.infinite:
-            return SeriesBatch._trusted(
-                values=values, offsets=offsets, times=times, grid=None,
-                channels=self.columns.channels, ids=ids, static=None, static_names=(),
-                labels=None, time_origin=self.origin, missing=self.seen.missing,
-            )  # fmt: skip
-        codes = np.repeat(np.arange(len(ids)), np.diff(offsets))
-        order = sorting_order(codes, times)
-        if order is not None:
-            times, values = times[order], values[order]
-        parts = Parts(values, offsets, times, None, self.origin)
-        return SeriesBatch._from_parts(parts, Extras(channels=self.columns.channels, ids=ids))
-
-
-def interleave(times: Array, columns: list[Array], times_out: Array, values_out: Array) -> Seen:
-    """``times (n,)`` and C columns ``(n,)`` into ``times_out (n,)`` and ``values_out (n, C)``."""
-    library = load()
-    if library is None:
-        return _interleave_in_numpy(times, columns, times_out, values_out)
-    times = np.ascontiguousarray(times, np.float64)
-    held = [np.ascontiguousarray(column, values_out.dtype) for column in columns]
-    pointers = (ctypes.c_void_p * len(held))(*(column.ctypes.data for column in held))
-    job = Lay(
-        times=times.ctypes.data,
-        columns=ctypes.addressof(pointers),
-        times_out=times_out.ctypes.data,
-        values_out=values_out.ctypes.data,
-        n_rows=len(times),
-        dtype=int(values_out.dtype == np.float64),
-        channels=len(held),
-    )
-    library.rf_lay(ctypes.byref(job))
-    return Seen(job.falls, bool(job.missing), bool(job.infinite), bool(job.unbounded))
-
-
-def _interleave_in_numpy(
-    times: Array, columns: list[Array], times_out: Array, values_out: Array
-) -> Seen:
-    times_out[:] = times
-    for c, column in enumerate(columns):
-        values_out[:, c] = column
-    falls = int(np.count_nonzero(~(times[1:] > times[:-1])))
-    missing, infinite = bool(np.isnan(values_out).any()), bool(np.isinf(values_out).any())
-    return Seen(falls, missing, infinite, not np.isfinite(times).all())
-
+# The bucket of a series follows from its id.
 
 Hashes = npt.NDArray[np.uint64]
 
@@ -485,10 +253,10 @@ def buckets_of(column: pa.ChunkedArray, count: int) -> npt.NDArray[np.uint16]:
     """The bucket, 0 ... count - 1, of each row by its id; at most 2^16 of them."""
     parts = [np.zeros(0, np.uint16)]
     for chunk in column.chunks:
-        if pa.types.is_integer(chunk.type):
+        if pt.is_integer(chunk.type):
             parts.append(_bucket(hash_ids(chunk.to_numpy()), count))
         else:
-            coded = chunk if pa.types.is_dictionary(chunk.type) else chunk.dictionary_encode()
+            coded = chunk if pt.is_dictionary(chunk.type) else chunk.dictionary_encode()
             entries = np.array(coded.dictionary.to_pylist(), dtype=str)
             parts.append(_bucket(hash_ids(entries), count)[coded.indices.to_numpy()])
     return np.concatenate(parts)
@@ -511,9 +279,10 @@ def _splitmix64(x: Hashes) -> Hashes:
 # Rows by bucket: the one thing that is ever moved, where series are spread over row groups.
 
 MOST_BUCKETS = 1 << 16
-_ENTRY = struct.Struct("<QQI")  # of the index: first byte, bytes, CRC-32
-_FOOTER = struct.Struct("<III8s")  # buckets, bytes of the JSON, CRC-32 of index and JSON, magic
-_MAGIC = b"rfpiece1"
+# Behind the buckets of a piece: where each of them is, and the end.
+_BUCKET = np.dtype([("first", "<u8"), ("bytes", "<u8"), ("rows", "<u8"), ("checksum", "<u4")])
+_END = struct.Struct("<II8s")  # number of buckets, CRC-32 of the index, magic
+_MAGIC = b"rfpiece2"
 
 
 @dataclass(frozen=True)
@@ -557,8 +326,8 @@ class ShuffleWork:
         """Read, sort by bucket, write."""
         start = time.perf_counter()
         tables = read_groups(unit.groups, self.columns, self.schema)
-        read = retrying(lambda: list(tables), unit.groups[0].place)
-        table = pa.concat_tables([_spelled_out(part, self.schema) for part in read])
+        parts = retrying(lambda: list(tables), unit.groups[0].place)
+        table = pa.concat_tables([_without_dictionaries(part, self.schema) for part in parts])
         between = time.perf_counter()
         ids = table.column(self.columns[0])
         if ids.null_count:
@@ -568,48 +337,40 @@ class ShuffleWork:
             )
         bucket = buckets_of(ids, self.n_buckets)
         order = np.argsort(bucket, kind="stable")
-        rows = np.bincount(bucket, minlength=self.n_buckets)
+        rows = np.bincount(bucket, minlength=self.n_buckets).tolist()
         table = table.take(pa.array(order)).combine_chunks()
-        head = {"key": self.key, "unit": unit.number, "rows": rows.tolist()}
-        place = self.place(unit.number)
 
         def write(stream: Any) -> None:
-            index, position = [], 0
-            for first, count in zip(np.cumsum(rows) - rows, rows, strict=True):
-                part = _encode(table.slice(int(first), int(count)))
-                index.append(_ENTRY.pack(position, len(part), zlib.crc32(part)))
-                position += len(part)
+            index = np.zeros(self.n_buckets, _BUCKET)
+            position = row = 0
+            for number, count in enumerate(rows):
+                part = _encoded(table.slice(row, count))
+                index[number] = (position, len(part), count, zlib.crc32(part))
+                position, row = position + len(part), row + count
                 stream.write(part)
-            end = json.dumps(head).encode()
-            checksum = zlib.crc32(b"".join(index) + end)
-            footer = _FOOTER.pack(self.n_buckets, len(end), checksum, _MAGIC)
-            stream.write(b"".join([*index, end, footer]))
+            tail = index.tobytes()
+            stream.write(tail + _END.pack(len(index), zlib.crc32(tail), _MAGIC))
 
+        place = self.place(unit.number)
         place.put(write)
-        end = time.perf_counter()
-        return ShuffledPiece(
-            place, tuple(rows.tolist()), {"read": between - start, "shuffle": end - between}
-        )
+        seconds = {"read": between - start, "shuffle": time.perf_counter() - between}
+        return ShuffledPiece(place, tuple(rows), seconds)
 
 
-def finished_piece(place: Place, key: str, number: int) -> ShuffledPiece | None:
-    """The piece at ``place``, read in full; None if it is damaged or none of this build."""
+def finished_piece(place: Place) -> ShuffledPiece | None:
+    """The piece at ``place``, read in full; None if there is none or it is damaged."""
     try:
         data = place.read()
-        n_buckets, size, checksum, magic = _FOOTER.unpack(data[-_FOOTER.size :])
-        begin = len(data) - _FOOTER.size - size - n_buckets * _ENTRY.size
-        tail = data[begin : -_FOOTER.size] if begin >= 0 else b""
-        if magic != _MAGIC or zlib.crc32(tail) != checksum:
-            return None
-        head = json.loads(tail[len(tail) - size :])
-        if (head["key"], head["unit"]) != (key, number):
-            return None
-        for first, count, expected in _ENTRY.iter_unpack(tail[: len(tail) - size]):
-            if zlib.crc32(data[first : first + count]) != expected:
-                return None
-        return ShuffledPiece(place, tuple(head["rows"]), {})
-    except (FileNotFoundError, KeyError, TypeError, ValueError, struct.error):
+        n_buckets, checksum, magic = _END.unpack(data[-_END.size :])
+        tail = data[: -_END.size][-n_buckets * _BUCKET.itemsize :]
+        index = np.frombuffer(tail, _BUCKET)
+    except (FileNotFoundError, ValueError, struct.error):
         return None
+    whole = (magic, len(index), zlib.crc32(tail)) == (_MAGIC, n_buckets, checksum) and all(
+        zlib.crc32(data[first : first + size]) == expected
+        for first, size, _, expected in index.tolist()
+    )
+    return ShuffledPiece(place, tuple(index["rows"].tolist()), {}) if whole else None
 
 
 def read_bucket(pieces: Sequence[Place], number: int) -> pa.Table:
@@ -618,13 +379,12 @@ def read_bucket(pieces: Sequence[Place], number: int) -> pa.Table:
     def read(place: Place) -> pa.Table:
         with place.system.open_input_file(place.path) as file:
             size = file.size()
-            n_buckets, head, _, magic = _FOOTER.unpack(
-                file.read_at(_FOOTER.size, max(size - _FOOTER.size, 0))
-            )
-            back = _FOOTER.size + head + (n_buckets - number) * _ENTRY.size
+            n_buckets, _, magic = _END.unpack(file.read_at(_END.size, max(size - _END.size, 0)))
+            back = _END.size + (n_buckets - number) * _BUCKET.itemsize
             if magic != _MAGIC or back > size:
                 raise ValueError
-            first, count, checksum = _ENTRY.unpack(file.read_at(_ENTRY.size, size - back))
+            entry = np.frombuffer(file.read_at(_BUCKET.itemsize, size - back), _BUCKET)
+            ((first, count, _, checksum),) = entry.tolist()
             if first + count > size:
                 raise ValueError
             part = file.read_at(count, first)
@@ -644,7 +404,7 @@ def read_bucket(pieces: Sequence[Place], number: int) -> pa.Table:
     return pa.concat_tables([retrying(partial(checked, place), place) for place in pieces])
 
 
-def _encode(table: pa.Table) -> memoryview:
+def _encoded(table: pa.Table) -> memoryview:
     sink = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(compression="lz4")
     with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
@@ -652,10 +412,9 @@ def _encode(table: pa.Table) -> memoryview:
     return memoryview(sink.getvalue())
 
 
-def _spelled_out(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Without dictionaries, of which an Arrow file has but one."""
+def _without_dictionaries(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Entries instead of codes: an Arrow file has one dictionary only."""
     plain = [
-        pa.field(f.name, f.type.value_type if pa.types.is_dictionary(f.type) else f.type)
-        for f in schema
+        pa.field(f.name, f.type.value_type if pt.is_dictionary(f.type) else f.type) for f in schema
     ]
     return table.cast(pa.schema(plain))

@@ -18,7 +18,7 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -270,7 +270,7 @@ def read_rows(
     labels = _plain(table, "label") if manifest.labelled else None
     static = None
     if manifest.static_names:
-        static = _unpacked(table, "static")[0].reshape(len(ids), -1)
+        static = _unpacked(table, "static")[0].reshape(len(ids), len(manifest.static_names))
     batch = None
     if series:
         times, offsets = _unpacked(table, "times")
@@ -561,6 +561,11 @@ class StoredSeries:
         return len(self.which)
 
     @property
+    def place(self) -> Place:
+        """Where the store is."""
+        return self.cache.place
+
+    @property
     def manifest(self) -> Manifest:
         """What the store holds."""
         return self.cache.manifest
@@ -590,9 +595,8 @@ class StoredSeries:
         """Whether the store has the points, and not their tokens alone."""
         return "series" in self.manifest.holds
 
-    @property
-    def key(self) -> str:
-        """A hash of the data and of which series of it these are."""
+    def fingerprint(self) -> str:
+        """Hash the data, and which series of it these are."""
         numbers = hashlib.blake2b(np.ascontiguousarray(self.which).tobytes(), digest_size=16)
         return f"{self.manifest.key}-{numbers.hexdigest()}"
 
@@ -643,7 +647,7 @@ class StoredSeries:
         """Series by number, slice, list, array or mask, read into memory."""
         if not self.holds_series:
             raise InputError(
-                f"the store {self.cache.place} holds tokens only; to have the series too, make it "
+                f"the store {self.place} holds tokens only; to have the series too, make it "
                 "with roughformer features --series"
             )
         wanted = _Wanted(self.cache, np.atleast_1d(self.which[which]), self._counts)
@@ -651,7 +655,9 @@ class StoredSeries:
             rows.series[at] for rows, at in wanted.rows(tokens=False) if rows.series is not None
         ]
         if not parts:
-            return self._no_series()
+            first = self.cache.rows(0, tokens=False).series
+            assert first is not None
+            return first[:0]
         batch = SeriesBatch.concatenate(parts)
         return batch if wanted.as_is else batch[wanted.back]
 
@@ -661,66 +667,67 @@ class StoredSeries:
         """
         tokenizer = self.tokenizer
         if tokenizer is None:
-            raise InputError(f"the store {self.cache.place} holds no tokens")
+            raise InputError(f"the store {self.place} holds no tokens")
         wanted = _Wanted(self.cache, np.atleast_1d(self.which[which]), self._counts)
-        # Only what is wanted of each row group stays in memory.
-        chosen = [(_some(rows, at), np.arange(len(at))) for rows, at in wanted.rows(tokens=True)]
-        inputs = _padded([(rows.tokens, at) for rows, at in chosen if rows.tokens is not None])
+        parts: list[Tokens] = []
+        static: list[Array] = []
+        for rows, at in wanted.rows(tokens=True):
+            assert rows.tokens is not None
+            parts.append(_selected(rows.tokens, at))  # the rest of the row group is let go of
+            if rows.static is not None:
+                static.append(rows.static[at])
+        inputs = _padded(parts)
         if tokenizer.config.static:
-            held = [rows.static[at] for rows, at in chosen if rows.static is not None]
-            known = _Covariates(np.concatenate(held), self.manifest.static_names)
+            known = _Covariates(np.concatenate(static), self.manifest.static_names)
             inputs["static"] = tokenizer.static_encoder.encode(known)
         if wanted.as_is:
             return inputs
         return {name: array[wanted.back] for name, array in inputs.items()}
 
-    def _no_series(self) -> SeriesBatch:
-        n_static = len(self.manifest.static_names)
-        return SeriesBatch(
-            np.zeros(0), np.zeros((0, self.n_channels)), [0],
-            channels=self.channels,
-            static=np.zeros((0, n_static)) if n_static else None,
-            static_names=self.manifest.static_names or None,
-            labels=None if self.labels is None else self.labels[:0],
-        )  # fmt: skip
+    def encode(
+        self, tokenizer: Tokenizer | None, which: Index, drop: float, seed: int, places: Index
+    ) -> dict[str, Array]:
+        """Inputs of the series ``which (b,)``: the stored tokens without a tokenizer, else tokens
+        made anew of what is left when a share ``drop`` of the points goes, chosen by ``seed`` and
+        the numbers ``places (b,)``.
+        """
+        if tokenizer is None:
+            return self.inputs(which)
+        return tokenizer.arrays(self[which], drop=drop, seed=seed, series=places, threads=1)
+
+    def worker(self, tokenizer: Tokenizer | None) -> "EncodeWorker":
+        """Start a process for ``encode`` with this tokenizer."""
+        return EncodeWorker(self, tokenizer)
 
 
-def _some(rows: Rows, at: Index) -> Rows:
-    """The tokens and covariates of some of the series, as copies."""
-    held = rows.tokens
-    assert held is not None
-    which = _ranges(held.offsets[at], held.windows[at])
+def _selected(held: Tokens, at: Index) -> Tokens:
+    """Tokens of some of the series, as copies."""
+    row = _ranges(held.offsets[at], held.windows[at])
     offsets = np.concatenate([[0], np.cumsum(held.windows[at])])
     spectrum = None if held.spectrum is None else held.spectrum[at]
-    tokens = Tokens(held.tokens[which], held.times[which], offsets, spectrum)
-    static = None if rows.static is None else rows.static[at]
-    return Rows(rows.ids[at], 0, None, static, None, tokens)
+    return Tokens(held.tokens[row], held.times[row], offsets, spectrum)
 
 
-def _padded(parts: list[tuple[Tokens, Index]]) -> dict[str, Array]:
-    """Tokens of some series of each part as one array, padded with zeros and masked."""
-    counts = [held.windows[at] for held, at in parts]
-    windows = np.concatenate(counts) if counts else np.zeros(0, np.int64)
-    most = int(windows.max(initial=0))
-    size = parts[0][0].tokens.shape[1] if parts else 0
-    real = np.arange(most)[None, :] < windows[:, None]
+def _padded(parts: list[Tokens]) -> dict[str, Array]:
+    """Tokens of all series as one array, padded with zeros and masked."""
+    windows = np.concatenate([part.windows for part in parts] or [np.zeros(0, np.int64)])
+    longest = int(windows.max(initial=0))
+    real = np.arange(longest)[None, :] < windows[:, None]
+    size = parts[0].tokens.shape[1] if parts else 0
     inputs: dict[str, Array] = {
-        "tokens": np.zeros((len(windows), most, size), np.float32),
-        "times": np.zeros((len(windows), most), np.float32),
+        "tokens": np.zeros((len(windows), longest, size), np.float32),
+        "times": np.zeros((len(windows), longest), np.float32),
     }
     first = 0
-    for (held, at), count in zip(parts, counts, strict=True):
-        last = first + len(at)
-        row = _ranges(held.offsets[at], count)
-        inputs["tokens"][first:last][real[first:last]] = held.tokens[row]
-        inputs["times"][first:last][real[first:last]] = held.times[row]
-        first = last
+    for part in parts:
+        rows = slice(first, first := first + len(part.windows))
+        inputs["tokens"][rows][real[rows]] = part.tokens
+        inputs["times"][rows][real[rows]] = part.times
     if not real.all():
         inputs["mask"] = real
-    if parts and parts[0][0].spectrum is not None:
-        inputs["spectrum"] = np.concatenate(
-            [held.spectrum[at] for held, at in parts if held.spectrum is not None]
-        )
+    spectra = [part.spectrum for part in parts if part.spectrum is not None]
+    if spectra:
+        inputs["spectrum"] = np.concatenate(spectra)
     return inputs
 
 
@@ -732,37 +739,27 @@ def _ranges(starts: Index, counts: Index) -> Index:
 
 # Inputs of stored series, made in processes of their own; torch is loaded only if tokens need it.
 
+
+class EncodeWorker:
+    """A process that encodes series of a store. It is spawned: a fork would copy torch and its
+    threads. Several are not one pool, in which each process would read every row group.
+    """
+
+    def __init__(self, stored: StoredSeries, tokenizer: Tokenizer | None) -> None:
+        """The process starts with the first call of ``submit``."""
+        spawn = multiprocessing.get_context("spawn")
+        self._pool = ProcessPoolExecutor(1, spawn, _begin_encoding, (stored, tokenizer))
+
+    def submit(self, which: Index, drop: float, seed: int, places: Index) -> Future[dict[str, Any]]:
+        """Start ``StoredSeries.encode`` with these arguments."""
+        return self._pool.submit(_encode, which, drop, seed, places)
+
+    def close(self) -> None:
+        """End the process when it has done what it is at."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
 _own: dict[str, Any] = {}  # of such a process
-
-
-def encode_inputs(
-    stored: StoredSeries,
-    tokenizer: Tokenizer | None,
-    which: npt.NDArray[np.int64],
-    drop: float,
-    seed: int,
-    places: npt.NDArray[np.int64],
-) -> dict[str, Array]:
-    """Inputs of the series ``which (B,)``: the stored tokens without a tokenizer, else tokens made
-    anew of what is left when a share ``drop`` of the points goes, chosen by ``seed`` and the
-    numbers ``places (B,)``.
-    """
-    if tokenizer is None:
-        return stored.inputs(which)
-    return tokenizer.arrays(stored[which], drop=drop, seed=seed, series=places, threads=1)
-
-
-def encode_worker(stored: StoredSeries, tokenizer: Tokenizer | None) -> ProcessPoolExecutor:
-    """One process for ``encode_in_worker``. It is spawned: a fork would copy torch and its threads.
-
-    A pool of several would hand its work to any of them: each would read every row group.
-    """
-    return ProcessPoolExecutor(
-        1,
-        mp_context=multiprocessing.get_context("spawn"),
-        initializer=_begin_encoding,
-        initargs=(stored, tokenizer),
-    )
 
 
 def _begin_encoding(stored: StoredSeries, tokenizer: Tokenizer | None) -> None:
@@ -770,6 +767,6 @@ def _begin_encoding(stored: StoredSeries, tokenizer: Tokenizer | None) -> None:
     _own.update(stored=stored, tokenizer=tokenizer)
 
 
-def encode_in_worker(*arguments: Any) -> dict[str, Array]:
-    """``encode_inputs`` of the process's own store; ``arguments``: its other arguments."""
-    return encode_inputs(_own["stored"], _own["tokenizer"], *arguments)
+def _encode(*arguments: Any) -> dict[str, Array]:
+    stored: StoredSeries = _own["stored"]
+    return stored.encode(_own["tokenizer"], *arguments)

@@ -1,6 +1,5 @@
 """Share independent units of work out to processes of this machine, or to a Ray cluster."""
 
-import gc
 import logging
 import multiprocessing
 import os
@@ -21,9 +20,6 @@ from roughformer.store.storage import map_files
 Engine = Literal["local", "ray"]
 Unit = TypeVar("Unit")
 Result = TypeVar("Result")
-# pyarrow's allocator reads this once. Memory of one slice of rows is kept for the next: if it were
-# given back to the system, all of it would have to be cleared again each time.
-KEEP_MEMORY = {"MIMALLOC_PURGE_DELAY": "-1"}
 
 
 def run_units(
@@ -38,23 +34,20 @@ def run_units(
     """``[work(unit) for unit in units]``, shared out; ``progress(result)`` as each is done.
 
     ``workers``: number of processes, or of Ray tasks at a time; None: this process does all of it,
-    as it does a single unit. A process of its own is faster: it may map files and keep memory. Then
-    ``work`` and units are pickled. The first error ends it.
+    as it does a single unit. A process of its own is faster: it may map files. Then ``work`` and
+    units are pickled. The first error ends it.
     """
     tell = progress or (lambda result: None)
     if engine == "ray":
-        from roughformer.store.workers import run_on_ray
-
         return run_on_ray(units, work, workers=workers or 1, address=address, progress=tell)
     if engine != "local":
         raise InputError(f"the engine must be 'local' or 'ray', got {engine!r}")
     if workers and len(units) > 1:
         return _in_processes(units, work, min(workers, len(units)), tell)
     results = []
-    with _frozen_objects():
-        for unit in units:
-            results.append(work(unit))
-            tell(results[-1])
+    for unit in units:
+        results.append(work(unit))
+        tell(results[-1])
     return results
 
 
@@ -66,42 +59,9 @@ def begin_worker() -> None:
     threading.Thread(target=_die_with, args=(parent.sentinel,), daemon=True).start()
 
 
-def begin_units() -> None:
-    """From now on this process does units of work, and nothing else."""
-    # The garbage collector need not look through the objects of all imported modules: each of its
-    # rounds would take as long as a block of series.
-    gc.freeze()
-    map_files()  # if one is truncated while it is read, this process dies, and not the caller's
-
-
 def _die_with(sentinel: Any) -> None:
     wait([sentinel])
     os._exit(1)
-
-
-@contextmanager
-def _frozen_objects() -> Iterator[None]:
-    """As ``gc.freeze`` in ``begin_units``, and undone at the end."""
-    ours = gc.get_freeze_count() == 0
-    if ours:
-        gc.freeze()
-    try:
-        yield
-    finally:
-        if ours:
-            gc.unfreeze()
-
-
-@contextmanager
-def _memory_kept() -> Iterator[None]:
-    """In processes that start inside, pyarrow's allocator keeps its memory."""
-    new = {name: value for name, value in KEEP_MEMORY.items() if name not in os.environ}
-    os.environ.update(new)
-    try:
-        yield
-    finally:
-        for name in new:
-            os.environ.pop(name, None)
 
 
 def _in_processes(
@@ -114,8 +74,7 @@ def _in_processes(
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(workers, context, initializer=_begin, initargs=(work,))
     try:
-        with _memory_kept():  # workers start while units are handed in
-            jobs = {pool.submit(_do, unit): number for number, unit in enumerate(units)}
+        jobs = {pool.submit(_do, unit): number for number, unit in enumerate(units)}
         done: dict[int, Result] = {}
         for job in as_completed(jobs):
             done[jobs[job]] = job.result()
@@ -140,7 +99,7 @@ def _begin(work: Callable[[Any], Any]) -> None:
     global _work
     _work = work
     begin_worker()
-    begin_units()
+    map_files()  # if one is truncated while it is read, this process dies, and not the caller's
 
 
 def _do(unit: Any) -> Any:
@@ -164,11 +123,7 @@ def run_on_ray(
     """``[work(unit) for unit in units]``, ``workers`` at a time; the first error ends it."""
     done: dict[int, Result] = {}
     with _connected(address) as ray:
-        task = ray.remote(
-            max_retries=_RETRIES,
-            scheduling_strategy="SPREAD",
-            runtime_env={"env_vars": KEEP_MEMORY},
-        )(_run_unit)
+        task = ray.remote(max_retries=_RETRIES, scheduling_strategy="SPREAD")(_run_unit)
         shared, waiting = ray.put(work), iter(enumerate(units))
         running: dict[Any, int] = {}
         try:
@@ -197,7 +152,7 @@ def run_on_ray(
 
 
 def _run_unit(work: Callable[[Any], Any], unit: Any) -> Any:
-    begin_units()
+    map_files()
     return work(unit)
 
 

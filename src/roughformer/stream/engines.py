@@ -11,14 +11,12 @@ import torch
 from torch import Tensor
 
 from roughformer.errors import CapacityError, InputError
-from roughformer.inference import Predictor
+from roughformer.inference import ClassTargets, NumberTargets, Predictor
 from roughformer.model import Ensemble, RFormer, why_no_step
 from roughformer.series import SeriesBatch
-from roughformer.stream.messages import Answers, Events, InputRows, answers_of, no_events
+from roughformer.stream.messages import COVERAGE, Answers, Events, InputRows
 from roughformer.stream.state import State
 from roughformer.tokens import Tokenizer, TokenStep, WindowTokens, stream_tokens
-
-__all__ = ["CausalStreams", "SlidingStreams", "check_streams", "static_names"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -51,6 +49,30 @@ def _members(predictor: Predictor) -> list[Any]:
 def _numbered(count: Ints) -> Ints:
     """0, 1, ... for the first of ``count``, then from 0 on for the next, and so on."""
     return np.asarray(np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count))
+
+
+def answers_of(predictor: Predictor, output: Tensor, observed: Floats | None = None) -> Answers:
+    """From outputs ``(e, n[, k])`` of the model.
+
+    ``observed (e,)``: number of values that were looked at, for intervals.
+    """
+    targets = predictor.targets
+    if isinstance(targets, ClassTargets):
+        probabilities = (output.double() / predictor.calibration).softmax(dim=-1)
+        return Answers(classes=targets.labels, probabilities=probabilities.numpy())
+    assert isinstance(targets, NumberTargets)
+    numbers = predictor.to_target_units(output)
+    if observed is not None and predictor.conformal is not None:
+        numbers["interval"] = predictor.intervals(numbers, observed, COVERAGE)
+    return Answers(**numbers, flat=targets.flat)
+
+
+def no_events(predictor: Predictor, dropped: int = 0) -> Events:
+    """An empty list of events."""
+    outputs = predictor.outputs
+    raw = outputs.shaped(torch.zeros(0, outputs.n_outputs * outputs.outputs_per_target))
+    none = np.zeros(0, dtype=np.int64)
+    return Events(none, np.zeros(0), none, answers_of(predictor, raw), dropped)
 
 
 class CausalStreams:
@@ -273,13 +295,13 @@ class CausalStreams:
         output = self.predictor.outputs.shaped(torch.zeros(0, int(np.prod(self.last.shape[1:]))))
         output = torch.from_numpy(self.last[slots]).reshape(len(slots), *output.shape[1:])
         if moved.any():
-            some = torch.from_numpy(moved)
+            which = torch.from_numpy(moved)
             times = (torch.from_numpy(open_.ends[moved]) / self.tokenizer.time_unit).float()
-            tokens = open_.tokens[some].unsqueeze(1)
+            tokens = open_.tokens[which].unsqueeze(1)
             answer = self._forward(
                 slots[moved], tokens, times.unsqueeze(1), window[moved], over=False
             )
-            output[some] = answer[:, 0]
+            output[which] = answer[:, 0]
         return answers_of(self.predictor, output)
 
 
@@ -357,15 +379,12 @@ class SlidingStreams:
                 )
             kept.append((times[low:].copy(), values[low:].copy()))
         owner, window = np.array(who, dtype=np.int64), np.array(number, dtype=np.int64)
-        output = self._run(ask, self.static[slots[owner]])
-        answers = None if output is None else answers_of(self.predictor, output)
+        answers = self._run(ask, self.static[slots[owner]])
         for g, slot in enumerate(slots):
             self.kept[slot] = kept[g]
         self.start[slots], self.now[slots] = start, newest
         self.due[slots], self.begun[slots] = np.maximum(count, due), True
         times = start[owner] + (window + 1) * self.every
-        if answers is None:
-            return no_events(self.predictor, rows.dropped)
         return Events(slots[owner], times, window, answers, rows.dropped)
 
     def _count(self, elapsed: Floats) -> Ints:
@@ -385,22 +404,25 @@ class SlidingStreams:
             np.concatenate([values, rows.values[part][new]]),
         )
 
-    def _run(self, parts: list[tuple[Floats, Floats]], static: Array) -> Tensor | None:
-        """Outputs ``(e, n[, k])`` for series ``(times, values)``."""
+    def _run(self, parts: list[tuple[Floats, Floats]], static: Array) -> Answers:
+        """Predictions for series ``(times, values)``."""
+        if not parts:
+            return no_events(self.predictor).answers
         outputs = []
         for i in range(0, len(parts), _EVENTS_AT_ONCE):
-            some = parts[i : i + _EVENTS_AT_ONCE]
+            group = parts[i : i + _EVENTS_AT_ONCE]
             batch = SeriesBatch(
-                np.concatenate([t for t, _ in some]),
-                np.concatenate([v for _, v in some]),
-                np.cumsum([0, *(len(t) for t, _ in some)]),
+                np.concatenate([t for t, _ in group]),
+                np.concatenate([v for _, v in group]),
+                np.cumsum([0, *(len(t) for t, _ in group)]),
                 channels=self.channels,
-                static=static[i : i + len(some)] if self.names else None,
+                static=static[i : i + len(group)] if self.names else None,
                 static_names=list(self.names) or None,
             )
             output, mask = self.predictor.forward(batch)
             outputs.append(self.predictor.at_last_window(output, mask))
-        return torch.cat(outputs) if outputs else None
+        observed = np.array([np.count_nonzero(~np.isnan(v)) for _, v in parts], dtype=np.float64)
+        return answers_of(self.predictor, torch.cat(outputs), observed)
 
     def predict(self, slots: Ints) -> Answers:
         """What the model says of the observations of the last span."""
@@ -412,10 +434,7 @@ class SlidingStreams:
                     f"stream {slot} has no observation in the last {self.span:g} units of time"
                 )
             parts.append((times, values))
-        output = self._run(parts, self.static[slots])
-        if output is None:
-            return no_events(self.predictor).answers
-        return answers_of(self.predictor, output)
+        return self._run(parts, self.static[slots])
 
     def nbytes(self, slots: Ints) -> Ints:
         """Bytes of what is kept."""

@@ -6,8 +6,9 @@ thousand observations as after a million.
 """
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -15,11 +16,16 @@ import numpy.typing as npt
 from roughformer.errors import InputError
 from roughformer.inference import ForecastPredictor
 from roughformer.series import SeriesBatch
-from roughformer.stream.messages import Unordered, check_rows, numbers_of
+from roughformer.stream.messages import (
+    Answers,
+    Events,
+    Unordered,
+    check_rows,
+    numbers_of,
+    slots_of,
+)
 from roughformer.stream.state import read_snapshot, write_snapshot
 from roughformer.util.checks import real_number
-
-__all__ = ["Forecast", "ForecastStream"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -335,6 +341,136 @@ class ForecastStream:
             for x in (answers.point, *(predictor.quantile(answers, level) for level in ends))
         )
         return Forecast(float(self._last), at, value, lower, upper)
+
+
+@dataclass(frozen=True)
+class _ForecastAnswers(Answers):
+    """Forecasts as the answers of windows; ``point`` and ``quantiles`` are those furthest ahead."""
+
+    forecasts: tuple[Forecast, ...] = ()
+
+    @classmethod
+    def of(cls, forecasts: Sequence[Forecast], n_channels: int) -> Self:
+        """Take forecasts as answers."""
+        point, lower, upper = (
+            np.array([getattr(x, name)[-1] for x in forecasts]).reshape(-1, n_channels)
+            for name in ("value", "lower", "upper")
+        )
+        quantiles = np.stack([lower, upper], axis=-1)
+        return cls(point=point, quantiles=quantiles, flat=False, forecasts=tuple(forecasts))
+
+    def plain(self) -> list[dict[str, Any]]:
+        """Convert to JSON."""
+        both = zip(super().plain(), self.forecasts, strict=True)
+        return [last | forecast.plain() for last, forecast in both]
+
+
+class ForecastStreamBatch:
+    """Many ``ForecastStream`` of one model, by number, with the methods of ``StreamBatch``.
+
+    A window ends with each forecast that is due.
+
+    Parameters
+    ----------
+    model : RFormerForecaster, ForecastPredictor or path
+        A fitted forecaster, or the directory of a saved one.
+    n : int
+        Number of streams.
+    every : float
+        Time between forecasts.
+    unordered : {"raise", "drop"}, default "raise"
+        Whether observations not later than the last one are refused or left out.
+    ahead : array-like (M,), optional
+        How long ahead forecasts are for; by default as in ``ForecastStream``.
+    static_names : sequence of str, default ()
+        Names of the static covariates.
+    """
+
+    causal = False
+
+    def __init__(
+        self,
+        model: Any,
+        n: int,
+        *,
+        every: float,
+        unordered: Unordered = "raise",
+        ahead: npt.ArrayLike | None = None,
+        static_names: Sequence[str] = (),
+    ) -> None:
+        """All streams are new."""
+        self._predictor, self.n, self.every = _predictor_of(model), n, every
+        self._options: dict[str, Any] = {"every": every, "unordered": unordered, "ahead": ahead}
+        self._static_names = tuple(static_names)
+        self._streams: dict[int, ForecastStream] = {}
+
+    def open(self, slot: int, static: dict[str, float] | None = None) -> None:
+        """Begin a stream anew, with static covariates by name."""
+        known = static or {}
+        row = [known.get(name, np.nan) for name in self._static_names]
+        self._streams[slot] = ForecastStream(self._predictor, static=row, **self._options)
+
+    def push(self, slots: Any, times: Any, values: Any) -> Events:
+        """Take in observations of any streams: all of them, or none if one is refused."""
+        last, width = self.last_time(np.arange(self.n)), len(self._predictor.channels)
+        rows = check_rows(slots, times, values, last, width, self._options["unordered"])
+        made = []
+        for slot, begin, end in zip(rows.slots, rows.offsets[:-1], rows.offsets[1:], strict=True):
+            found = self._stream(slot).push(rows.times[begin:end], rows.values[begin:end])
+            made += [(int(slot), forecast) for forecast in found]
+        return self._events(made, rows.dropped)
+
+    def advance(self, slots: Any, times: Any) -> Events:
+        """Let time pass in streams."""
+        pairs = zip(slots_of(slots, self.n).tolist(), np.atleast_1d(times), strict=True)
+        return self._events([(s, f) for s, time in pairs for f in self._stream(s).advance(time)])
+
+    def predict(self, slots: Any) -> Answers:
+        """Forecast now."""
+        made = [(slot, self._stream(slot).forecast()) for slot in slots_of(slots, self.n).tolist()]
+        return self._events(made).answers
+
+    def last_time(self, slots: Any) -> Floats:
+        """Times that streams have reached; NaN where nothing was observed."""
+        return np.array([s.last_time if (s := self._streams.get(k)) else np.nan for k in slots])
+
+    def count(self, slots: Any) -> npt.NDArray[np.int64]:
+        """Number of observations of each stream."""
+        return np.array([s.count if (s := self._streams.get(k)) else 0 for k in slots], dtype=int)
+
+    def nbytes(self, slots: Any) -> npt.NDArray[np.int64]:
+        """Bytes that each stream holds."""
+        return np.array([s.nbytes if (s := self._streams.get(k)) else 0 for k in slots], dtype=int)
+
+    def snapshot(self, slots: Any) -> bytes:
+        """Save what one stream remembers."""
+        (slot,) = slots
+        return self._stream(slot).snapshot()
+
+    def restore(self, slots: Any, blob: bytes) -> None:
+        """Continue one stream from its snapshot."""
+        (slot,) = slots
+        self._streams[slot] = ForecastStream.restore(self._predictor, blob, **self._options)
+
+    def take_over(self, other: "ForecastStreamBatch") -> None:
+        """Continue the streams of a smaller batch."""
+        self._streams = other._streams
+
+    def _stream(self, slot: int) -> ForecastStream:
+        if slot not in self._streams:
+            self.open(slot)
+        return self._streams[slot]
+
+    def _events(self, made: list[tuple[int, Forecast]], dropped: int = 0) -> Events:
+        times = np.array([forecast.time for _, forecast in made])
+        first = np.array([self._stream(slot)._first for slot, _ in made])
+        return Events(
+            np.array([slot for slot, _ in made], dtype=np.int64),
+            times,
+            np.rint((times - first) / self.every).astype(np.int64) - 1,
+            _ForecastAnswers.of([forecast for _, forecast in made], len(self._predictor.channels)),
+            dropped,
+        )
 
 
 def _predictor_of(model: Any) -> ForecastPredictor:

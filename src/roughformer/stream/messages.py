@@ -5,27 +5,13 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
 from roughformer.errors import InputError
-from roughformer.inference import ClassTargets, NumberTargets, Predictor
-
-__all__ = [
-    "Answers",
-    "Events",
-    "InputRows",
-    "Unordered",
-    "answers_of",
-    "check_rows",
-    "no_events",
-    "numbers_of",
-    "slots_of",
-]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Unordered = Literal["raise", "drop"]
+COVERAGE = 0.9  # of intervals
 _LARGEST_TIME = 1e30  # the model computes with float32
 
 
@@ -158,6 +144,7 @@ def _late(slots: Ints, times: Floats, last: Floats) -> npt.NDArray[np.bool_]:
 
 
 Array = npt.NDArray[Any]
+_NUMBERS = ("point", "deviation", "quantiles", "interval")
 
 
 @dataclass(frozen=True)
@@ -176,6 +163,9 @@ class Answers:
         Their standard deviations, if the model has them.
     quantiles : ndarray (e, m, q) or None
         Their quantiles, if the model has them.
+    interval : ndarray (e, m, 2) or None
+        Intervals that hold in 90 % of cases, if the model was calibrated and the number of values
+        that it looked at is known (whole series, streams over a span).
     flat : bool
         Whether ``plain`` writes the only target as a number instead of a list.
     """
@@ -185,6 +175,7 @@ class Answers:
     point: Floats | None = None
     deviation: Floats | None = None
     quantiles: Floats | None = None
+    interval: Floats | None = None
     flat: bool = True
 
     @property
@@ -204,7 +195,7 @@ class Answers:
         """Select rows by a slice, a mask or numbers."""
         kept = {
             name: part[which]
-            for name in ("probabilities", "point", "deviation", "quantiles")
+            for name in ("probabilities", *_NUMBERS)
             if (part := getattr(self, name)) is not None
         }
         return replace(self, **kept)
@@ -227,7 +218,7 @@ class Answers:
         entries: list[dict[str, Any]] = []
         for i in range(len(self)):
             entry = {}
-            for name in ("point", "deviation", "quantiles"):
+            for name in _NUMBERS:
                 part = getattr(self, name)
                 if part is not None:
                     entry[name] = part[i, 0].tolist() if self.flat else part[i].tolist()
@@ -262,22 +253,3 @@ class Events:
     def __len__(self) -> int:
         """Number of windows."""
         return len(self.slot)
-
-
-def answers_of(predictor: Predictor, output: Tensor) -> Answers:
-    """From outputs ``(e, n[, k])`` of the model."""
-    targets = predictor.targets
-    if isinstance(targets, ClassTargets):
-        probabilities = (output.double() / predictor.calibration).softmax(dim=-1)
-        return Answers(classes=targets.labels, probabilities=probabilities.numpy())
-    assert isinstance(targets, NumberTargets)
-    return Answers(**predictor.to_target_units(output), flat=targets.flat)
-
-
-def no_events(predictor: Predictor, dropped: int = 0) -> Events:
-    """An empty list of events."""
-
-    outputs = predictor.outputs
-    raw = outputs.shaped(torch.zeros(0, outputs.n_outputs * outputs.outputs_per_target))
-    none = np.zeros(0, dtype=np.int64)
-    return Events(none, np.zeros(0), none, answers_of(predictor, raw), dropped)

@@ -11,9 +11,6 @@ import safetensors
 import safetensors.numpy
 
 from roughformer.errors import CheckpointError
-from roughformer.inference import Predictor
-
-__all__ = ["State", "model_key", "read_snapshot", "write_snapshot"]
 
 Array = npt.NDArray[Any]
 Ints = npt.NDArray[np.int64]
@@ -72,21 +69,6 @@ class State:
 
 _MARK, _VERSION = b"roughformer stream", 4
 _SEAL = 32  # bytes of SHA-256
-
-
-def model_key(predictor: Predictor, more: Any) -> str:
-    """A hash of everything that a stream's state depends on: encoder, model and weights."""
-    sum_ = hashlib.sha256()
-    config = {
-        "encoder": predictor.encoder.model_dump(mode="json"),
-        "model": predictor.outputs.model_dump(mode="json"),
-        "more": more,
-    }
-    sum_.update(json.dumps(config, sort_keys=True).encode())
-    for name, tensor in sorted(predictor.model.state_dict().items()):
-        sum_.update(name.encode())
-        sum_.update(np.ascontiguousarray(tensor.cpu().numpy()).tobytes())
-    return sum_.hexdigest()
 
 
 def write_snapshot(key: str, rows: dict[str, npt.NDArray[Any]]) -> bytes:

@@ -1,6 +1,8 @@
 """Live streams of one model: StreamBatch for many, Stream for one."""
 
 import copy
+import hashlib
+import json
 import os
 from dataclasses import dataclass
 from typing import Any, Self
@@ -19,10 +21,8 @@ from roughformer.stream.messages import (
     numbers_of,
     slots_of,
 )
-from roughformer.stream.state import State, model_key, read_snapshot, write_snapshot
+from roughformer.stream.state import State, read_snapshot, write_snapshot
 from roughformer.util.checks import real_number, whole_number
-
-__all__ = ["Stream", "StreamBatch", "StreamEvent", "predictor_of"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -355,8 +355,19 @@ class StreamBatch:
         return None
 
     def _model_key(self) -> str:
+        """A hash of everything that a stream's state depends on: encoder, model and weights."""
         if self._key is None:
-            self._key = model_key(self._predictor, self._more)
+            digest = hashlib.sha256()
+            config = {
+                "encoder": self._predictor.encoder.model_dump(mode="json"),
+                "model": self._predictor.outputs.model_dump(mode="json"),
+                "more": self._more,
+            }
+            digest.update(json.dumps(config, sort_keys=True).encode())
+            for name, tensor in sorted(self._predictor.model.state_dict().items()):
+                digest.update(name.encode())
+                digest.update(np.ascontiguousarray(tensor.cpu().numpy()).tobytes())
+            self._key = digest.hexdigest()
         return self._key
 
 

@@ -12,12 +12,16 @@ if TYPE_CHECKING:
     from roughformer.tokens.cells import CellEncoder as CellEncoder
     from roughformer.tokens.config import SpectrumConfig as SpectrumConfig
     from roughformer.tokens.config import TokenConfig as TokenConfig
+    from roughformer.tokens.fitted import StaticColumn as StaticColumn
+    from roughformer.tokens.fitted import StaticEncoder as StaticEncoder
+    from roughformer.tokens.fitted import check_series as check_series
+    from roughformer.tokens.fitted import encoded_static as encoded_static
+    from roughformer.tokens.fitted import thinned as thinned
     from roughformer.tokens.intervals import IntervalQuantiles as IntervalQuantiles
     from roughformer.tokens.memory import Memory as Memory
     from roughformer.tokens.memory import memory_feature_count as memory_feature_count
     from roughformer.tokens.memory import remember as remember
     from roughformer.tokens.padded import PaddedTokens as PaddedTokens
-    from roughformer.tokens.padded import encoded_static as encoded_static
     from roughformer.tokens.streams import Piece as Piece
     from roughformer.tokens.streams import State as State
     from roughformer.tokens.streams import TokenStep as TokenStep
@@ -25,22 +29,19 @@ if TYPE_CHECKING:
     from roughformer.tokens.streams import per_stream as per_stream
     from roughformer.tokens.streams import stream_tokens as stream_tokens
     from roughformer.tokens.tempo import TempoEncoder as TempoEncoder
-    from roughformer.tokens.tokenizer import StaticColumn as StaticColumn
-    from roughformer.tokens.tokenizer import StaticEncoder as StaticEncoder
     from roughformer.tokens.tokenizer import Tokenizer as Tokenizer
-    from roughformer.tokens.tokenizer import check_series as check_series
     from roughformer.tokens.tokenizer import frequencies as frequencies
-    from roughformer.tokens.tokenizer import thinned as thinned
 
 _NAMES = {
     "cells": "CellEncoder",
     "config": "SpectrumConfig TokenConfig",
+    "fitted": "StaticColumn StaticEncoder check_series encoded_static thinned",
     "intervals": "IntervalQuantiles",
     "memory": "Memory memory_feature_count remember",
-    "padded": "PaddedTokens encoded_static",
+    "padded": "PaddedTokens",
     "streams": "Piece State TokenStep WindowTokens per_stream stream_tokens",
     "tempo": "TempoEncoder",
-    "tokenizer": "StaticColumn StaticEncoder Tokenizer check_series frequencies thinned",
+    "tokenizer": "Tokenizer frequencies",
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 

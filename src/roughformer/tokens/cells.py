@@ -12,15 +12,16 @@ from torch import Tensor
 from roughformer.series import SeriesBatch
 from roughformer.signatures import Windows, pad, padded_cells, path_cells
 from roughformer.signatures.torch_backend import Observed, number, observed
-from roughformer.tokens.padded import PaddedInputs, encoded_static
-from roughformer.tokens.rhythm import FREQUENCIES, RHYTHM, rhythm
-from roughformer.tokens.summary import CONTRASTS, SUMMARY, contrasts, summaries
-from roughformer.tokens.tokenizer import (
+from roughformer.tokens.fitted import (
     StaticEncoder,
     ValueRange,
     check_series,
+    encoded_static,
     thinned,
 )
+from roughformer.tokens.padded import PaddedInputs
+from roughformer.tokens.rhythm import FREQUENCIES, RHYTHM, rhythm
+from roughformer.tokens.summary import CONTRASTS, SUMMARY, contrasts, summaries
 
 __all__ = ["CellEncoder"]
 

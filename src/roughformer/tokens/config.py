@@ -11,8 +11,6 @@ from roughformer.errors import InputError
 from roughformer.signatures import View, Windows
 from roughformer.util.groups import FrozenDict, Group
 
-__all__ = ["SpectrumConfig", "TokenConfig", "WindowRule", "plain_windows"]
-
 WindowRule = int | dict[Literal["duration", "points"], float] | tuple[float, ...]
 
 

@@ -7,8 +7,6 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-__all__ = ["IntervalQuantiles"]
-
 _MOST_FEATURES = 6000
 _SMOOTHED = 5  # cells that an increment is the mean over
 _LARGEST = 1e30
@@ -52,9 +50,9 @@ class IntervalQuantiles:
         re, im = (centred @ wave.to(cells.device) for wave in self._waves)
         paths = torch.cat([levels, smooth, bend], dim=1)
         spectrum = (re.square() + im.square()).sqrt()
-        found = [level(paths) for level in self.levels]
-        found += [level(spectrum) for level in self.of_spectrum]
-        return torch.cat(found, dim=1).clamp(-_LARGEST, _LARGEST).float()
+        quantiles = [level(paths) for level in self.levels]
+        quantiles += [level(spectrum) for level in self.of_spectrum]
+        return torch.cat(quantiles, dim=1).clamp(-_LARGEST, _LARGEST).float()
 
 
 @dataclass(frozen=True)

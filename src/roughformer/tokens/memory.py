@@ -14,8 +14,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-__all__ = ["Memory", "memory_feature_count", "remember"]
-
 _RAW = 6  # nearest observations that are features themselves
 _SHRINK = 0.05  # of slopes, in squared time scales: two observations at one time have none
 
@@ -95,9 +93,9 @@ def remember(values: Tensor, ages: Tensor, scales: Tensor, n_recent: int) -> Mem
     # Relative to the last value, so that deviations of large levels keep their digits.
     moved = torch.where(seen, observed - last.unsqueeze(1), 0.0)
     count = seen.sum(dim=1).to(moved)
-    some = count.clamp(min=1)
-    mean = moved.sum(dim=1) / some
-    deviation = ((moved**2).sum(dim=1) / some - mean**2).clamp(min=0).sqrt()
+    divisor = count.clamp(min=1)
+    mean = moved.sum(dim=1) / divisor
+    deviation = ((moved**2).sum(dim=1) / divisor - mean**2).clamp(min=0).sqrt()
     high = torch.where(seen, moved, -torch.inf).amax(dim=1).clamp(min=0)
     low = torch.where(seen, moved, torch.inf).amin(dim=1).clamp(max=0)
     mass, level, slope, around = _at_scales(moved, seen.to(moved), ages, scales)

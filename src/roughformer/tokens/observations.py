@@ -12,10 +12,11 @@ say what was seen, and how often, without inventing values between observations.
 is NaN. Each can be updated by one observation at a time.
 """
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
-from roughformer.signatures import View
 from roughformer.signatures.torch_backend import (
     Observed,
     Placed,
@@ -24,16 +25,7 @@ from roughformer.signatures.torch_backend import (
     number,
     running_sum,
 )
-from roughformer.tokens.tokenizer import WORDS, ValueRange
-
-__all__ = [
-    "Counted",
-    "observation_words",
-    "scaled",
-    "stacked_words",
-    "words_of",
-]
-
+from roughformer.tokens.fitted import WORDS, ValueRange
 
 Counted = dict[str, Tensor]
 Words = dict[str, dict[str, Tensor]]
@@ -44,7 +36,7 @@ _ROUNDING = 2e-11  # of squared times, in float64: a variance above it is right 
 def observation_words(
     data: Observed,
     placed: Placed,
-    views: tuple[View, ...],
+    views: Sequence[str],
     values: ValueRange,
     recent: int,
     unit: float,
@@ -53,7 +45,7 @@ def observation_words(
     return stacked_words(_words(data, placed, values, recent, unit), views)
 
 
-def stacked_words(words: Words, views: tuple[View, ...]) -> Tensor:
+def stacked_words(words: Words, views: Sequence[str]) -> Tensor:
     """Words ``(..., C)`` of each view -> ``(..., Σ_views C · words)``."""
     parts = [torch.stack([words[view][word] for word in WORDS[view]], dim=-1) for view in views]
     return torch.cat([part.flatten(-2) for part in parts], dim=-1)
@@ -140,13 +132,13 @@ def words_of(
     counted from the first observation since the start, the ``low``est and ``high``est, the
     ``first`` and ``last``, and ``when`` the last one was.
     """
-    n, some = whole["n"], whole["n"].clamp(min=1)
+    n, divisor = whole["n"], whole["n"].clamp(min=1)
     ever, first = n > 0, whole["first"]
-    mean, when = whole["x"] / some, whole["t"] / some
-    variance = (whole["xx"] / some - mean.square()).clamp(min=0)
-    square = whole["tt"] / some
+    mean, when = whole["x"] / divisor, whole["t"] / divisor
+    variance = (whole["xx"] / divisor - mean.square()).clamp(min=0)
+    square = whole["tt"] / divisor
     time_variance = square - when.square()
-    covariance = whole["tx"] / some - when * mean
+    covariance = whole["tx"] / divisor - when * mean
     # A slope over less than a hundredth of the unit says nothing but noise.
     apart = (time_variance > number((0.01 * unit) ** 2, n)) & (time_variance > _ROUNDING * square)
     per = number(unit, n)

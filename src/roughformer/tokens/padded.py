@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Self
 
 import torch
 from torch import Tensor
@@ -14,20 +13,12 @@ from roughformer.signatures import (
     all_words,
     lyndon_words,
     padded_tokens,
+    place,
     spectrum_of,
 )
-from roughformer.signatures.torch_backend import Observed, number, place, real_only
+from roughformer.signatures.torch_backend import Observed, number, real_only
+from roughformer.tokens.fitted import USUAL, Ranges, StaticColumn, ValueRange, encoded_static
 from roughformer.tokens.observations import observation_words
-from roughformer.tokens.tokenizer import (
-    USUAL,
-    Ranges,
-    StaticColumn,
-    Tokenizer,
-    ValueRange,
-    frequencies,
-)
-
-__all__ = ["PaddedInputs", "PaddedTokens", "encoded_static", "least_scale", "log_power"]
 
 _WORDS_AT_ONCE = 1 << 22  # words of tokens that are looked at together
 
@@ -52,25 +43,6 @@ class PaddedTokens:
     turns: list[float]
     floor: float
     static: tuple[StaticColumn, ...]
-
-    @classmethod
-    def of(cls, tokenizer: Tokenizer) -> Self:
-        """What ``tokenizer`` says."""
-        config, spectrum = tokenizer.config, tokenizer.config.spectrum
-        return cls(
-            n_channels=len(tokenizer.channels),
-            rule=config.rule,
-            layout=tokenizer.layout if config.depth else None,
-            hold=config.hold,
-            context=config.context,
-            views=config.views,
-            values=tokenizer.value_range,
-            recent=tokenizer.recent,
-            unit=tokenizer.time_unit,
-            turns=[] if spectrum is None else frequencies(spectrum).tolist(),
-            floor=1.0 if spectrum is None else spectrum.floor,
-            static=tokenizer.static_encoder.columns,
-        )
 
     def __call__(self, data: Observed, static: Tensor | None) -> PaddedInputs:
         """``static (B, S)``: covariates as the user gives them, NaN = not known."""
@@ -105,27 +77,6 @@ class PaddedTokens:
         if static is not None:
             inputs["static"] = encoded_static(self.static, static.double())
         return inputs, placed.edges[:, 1:]
-
-
-def encoded_static(columns: tuple[StaticColumn, ...], static: Tensor) -> Tensor:
-    """``StaticEncoder.encode`` for columns in its order ``(B, S)``."""
-    parts = [static[:, :0]]
-    for i, column in enumerate(columns):
-        x = static[:, i : i + 1]
-        if column.levels:
-            levels = torch.tensor(column.levels, dtype=torch.float64, device=x.device)
-            parts.append((x == levels).double())
-        else:
-            low, high = (
-                torch.tensor(bound, dtype=torch.float64, device=x.device)
-                for bound in (column.low, column.high)
-            )
-            # Comparisons with NaN differ between runtimes: what is not known is put back after.
-            cut = torch.minimum(torch.maximum(x, low), high)
-            parts.append(torch.where(x.isnan(), torch.nan, cut))
-            if column.unknown:
-                parts.append(x.isnan().double())
-    return torch.cat(parts, dim=-1).float()
 
 
 def log_power(words: Tensor, floor: float) -> Tensor:

@@ -6,8 +6,6 @@ from functools import cache
 import torch
 from torch import Tensor
 
-__all__ = ["FREQUENCIES", "RHYTHM", "rhythm"]
-
 _OF_EACH = (
     "log cycles", "correlation", "log peak frequency", "peak share", "log mean frequency",
     "flatness",

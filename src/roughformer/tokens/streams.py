@@ -37,20 +37,9 @@ from roughformer.signatures.torch_backend import (
     number,
     observation_order,
 )
+from roughformer.tokens.fitted import WORDS
 from roughformer.tokens.observations import Counted, scaled, stacked_words, words_of
-from roughformer.tokens.tokenizer import WORDS, Tokenizer
-
-__all__ = [
-    "Piece",
-    "Shapes",
-    "State",
-    "StreamTokens",
-    "TokenStep",
-    "WindowTokens",
-    "per_stream",
-    "stream_tokens",
-]
-
+from roughformer.tokens.tokenizer import Tokenizer
 
 State = dict[str, Tensor]
 Shapes = dict[str, tuple[int, ...]]
@@ -170,7 +159,7 @@ class _Taking:
             "start": start,
             "time": now,
             "opened": per_stream(ended, now, old["opened"]),
-            "window": window + ended.to(torch.int64),
+            "window": old["window"] + ended.double(),  # whole numbers times a float are float32
             "points": old["points"] + taken,
             "held": x[:, -1],
         }
@@ -277,9 +266,9 @@ class _Words:
         blocks = [local]
         for i in range(len(lengths) - 1):
             blocks.append(multiply(self._levels(kept[:, i]), blocks[-1]))
-        found = blocks[lengths.index(wanted[-1])]
+        product = blocks[lengths.index(wanted[-1])]
         for i in range(len(later)):
-            found = multiply(self._levels(earlier[:, i]), found)
+            product = multiply(self._levels(earlier[:, i]), product)
         rows = torch.stack([as_words(block) for block in blocks], dim=1)
         rows = per_stream(piece.ended, rows, kept[:, : len(lengths)])
         new["rings"] = _with_rows(rings, places[:, : len(lengths)], rows)
@@ -288,7 +277,7 @@ class _Words:
         new["starts"] = _with_rows(starts, here.unsqueeze(1), begun.unsqueeze(1))
         oldest = (window - size + 1).clamp(min=0)
         first = per_stream(oldest < window, _row(starts, oldest % size), begin)
-        return found, first
+        return product, first
 
 
 def _row(x: Tensor, at: Tensor) -> Tensor:
@@ -393,8 +382,8 @@ def _block(counted: Counted, names: tuple[str, ...]) -> Tensor:
     """The way back: ``(B, names, C)``. With 0 for the extremes of nothing: new streams are zeros,
     and no state is infinite.
     """
-    some = counted["n"] > 0
-    finite = {name: torch.where(some, counted[name], 0.0) for name in ("low", "high")}
+    observed = counted["n"] > 0
+    finite = {name: torch.where(observed, counted[name], 0.0) for name in ("low", "high")}
     return torch.stack([(counted | finite)[name] for name in names], dim=1)
 
 
@@ -403,15 +392,15 @@ def _joined(a: Counted, b: Counted) -> Counted:
     the sums count, since new streams are zeros.
     """
     before, after = a["n"] > 0, b["n"] > 0
-    found = {name: a[name] + b[name] for name in _SUMS}
+    joined = {name: a[name] + b[name] for name in _SUMS}
     lows = [torch.where(before, a["low"], torch.inf), torch.where(after, b["low"], torch.inf)]
     highs = [torch.where(before, a["high"], -torch.inf), torch.where(after, b["high"], -torch.inf)]
-    found["low"], found["high"] = torch.minimum(*lows), torch.maximum(*highs)
-    found["first"] = torch.where(before, a["first"], b["first"])
-    found["begin"] = torch.where(before, a["begin"], b["begin"])
-    found["last"] = torch.where(after, b["last"], a["last"])
-    found["when"] = torch.where(after, b["when"], a["when"])
-    return found
+    joined["low"], joined["high"] = torch.minimum(*lows), torch.maximum(*highs)
+    joined["first"] = torch.where(before, a["first"], b["first"])
+    joined["begin"] = torch.where(before, a["begin"], b["begin"])
+    joined["last"] = torch.where(after, b["last"], a["last"])
+    joined["when"] = torch.where(after, b["when"], a["when"])
+    return joined
 
 
 Floats = npt.NDArray[np.float64]
@@ -470,8 +459,9 @@ class StreamTokens:
             size = np.minimum(end[left] - at[left], _ROWS_AT_ONCE)
             # Behind the rows of a stream stand others, which the step does not look at.
             source = np.minimum(at[left][:, None] + np.arange(int(size.max())), len(times) - 1)
-            found = self._stepped(slots[left], values[source], times[source], size, write=True)
-            tokens, now, taken, over = found
+            tokens, now, taken, over = self._stepped(
+                slots[left], values[source], times[source], size, write=True
+            )
             owners.append(left[over])
             parts.append((tokens[torch.from_numpy(over)], now[over]))
             at[left] += taken
@@ -568,9 +558,9 @@ class _NativeTokens(StreamTokens):
         room = min(count, _NUMBERS // self._job.width) + 1
         self._job.next = self._job.next_row = 0
         while self._job.next < len(slots):
-            found = self._call(given, room)
-            if len(found.ends):
-                yield found
+            windows = self._call(given, room)
+            if len(windows.ends):
+                yield windows
 
     def open_windows(self, slots: Ints) -> WindowTokens:
         self._job.next = 0

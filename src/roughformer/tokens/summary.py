@@ -5,8 +5,6 @@ from torch import Tensor
 
 from roughformer.signatures.torch_backend import Observed, number, observation_order
 
-__all__ = ["CONTRASTS", "SUMMARY", "contrasts", "summaries"]
-
 SUMMARY = (
     "log n", "mean", "sd", "min", "max", "first", "last", "q05", "q25", "q50", "q75", "q95",
     "skewness", "slope", "mean |step|", "median |rate|", "max |rate|", "kurtosis",
@@ -31,12 +29,12 @@ def summaries(data: Observed, centre: Tensor, scale: Tensor, unit: float) -> Ten
     x = ((data.values - centre) / scale).gather(1, place[:, 1:])
     t = data.since.unsqueeze(-1).expand(x.shape).gather(1, place[:, 1:]) / number(unit, x)
     rank = torch.arange(x.shape[1], device=x.device).reshape(1, -1, 1)
-    real, some = rank < n.unsqueeze(1), n.clamp(min=1)
-    mean = _sum(x, real) / some
+    real, size = rank < n.unsqueeze(1), n.clamp(min=1)
+    mean = _sum(x, real) / size
     off = torch.where(real, x - mean.unsqueeze(1), 0.0)
-    variance = off.square().sum(dim=1) / some
+    variance = off.square().sum(dim=1) / size
     sd = variance.sqrt()
-    when = torch.where(real, t - (_sum(t, real) / some).unsqueeze(1), 0.0)
+    when = torch.where(real, t - (_sum(t, real) / size).unsqueeze(1), 0.0)
     spread = when.square().sum(dim=1)
     slope = (when * off).sum(dim=1) / torch.where(spread > 0, spread, 1.0)
     after = (rank + 1).clamp(max=x.shape[1] - 1).expand(x.shape)
@@ -46,45 +44,45 @@ def summaries(data: Observed, centre: Tensor, scale: Tensor, unit: float) -> Ten
     gap = torch.where(between, t.gather(1, after) - t, 1.0)
     rate = step / gap
     steps = (n - 1).clamp(min=0)
-    some_steps = steps.clamp(min=1)
+    size_of_steps = steps.clamp(min=1)
     varies = sd > 1e-9
     divisor = torch.where(varies, sd, 1.0)
     d = off / divisor.unsqueeze(1)  # 0 behind the last observation
     above = d > _ROUNDING  # what is at the mean is not, whatever the rounding
-    crossings = ((above.gather(1, after) != above) & between).sum(dim=1) / some_steps
-    spread_moves = move.square().sum(dim=1) / some_steps
-    drift = move.sum(dim=1) / some_steps
+    crossings = ((above.gather(1, after) != above) & between).sum(dim=1) / size_of_steps
+    spread_moves = move.square().sum(dim=1) / size_of_steps
+    drift = move.sum(dim=1) / size_of_steps
     span = torch.where(data.span > 0, data.span, 1.0).unsqueeze(1) / number(unit, x)
     extremes = [
         torch.where(real, sign * x, torch.inf).argmin(dim=1, keepdim=True) for sign in (1, -1)
     ]
     shape = [
-        d.pow(4).sum(dim=1) / some,
+        d.pow(4).sum(dim=1) / size,
         spread_moves / divisor.square(),
-        (torch.where(between, d.gather(1, after), 0.0) * d).sum(dim=1) / some_steps,
+        (torch.where(between, d.gather(1, after), 0.0) * d).sum(dim=1) / size_of_steps,
         crossings,
         *(t.gather(1, extreme)[:, 0] / span for extreme in extremes),
-        d.abs().sum(dim=1) / some,
-        (d.abs() > 1 + _ROUNDING).sum(dim=1) / some,
-        ((off - slope.unsqueeze(1) * when).square().sum(dim=1) / some).sqrt(),
+        d.abs().sum(dim=1) / size,
+        (d.abs() > 1 + _ROUNDING).sum(dim=1) / size,
+        ((off - slope.unsqueeze(1) * when).square().sum(dim=1) / size).sqrt(),
         (spread_moves - drift.square()).clamp(min=0).sqrt(),
     ]
     last = (n.long() - 1).clamp(min=0).unsqueeze(1)
     ordered = torch.where(real, x, torch.inf).sort(dim=1).values
     shares = torch.tensor(_QUANTILES, dtype=x.dtype, device=x.device)
-    quantiles = _at(ordered, shares.unsqueeze(1) * (some - 1).unsqueeze(1)).unbind(dim=1)
+    quantiles = _at(ordered, shares.unsqueeze(1) * (size - 1).unsqueeze(1)).unbind(dim=1)
     fast = torch.where(between, rate, torch.inf).sort(dim=1).values
     median = _at(fast, 0.5 * (steps - 1).clamp(min=0).unsqueeze(1))[:, 0]
     words = [
         n.log1p(), mean, sd, ordered[:, 0], ordered.gather(1, last)[:, 0], x[:, 0],
-        x.gather(1, last)[:, 0], *quantiles, d.pow(3).sum(dim=1) / some, slope,
-        step.sum(dim=1) / some_steps, torch.where(steps > 0, median, 0.0),
+        x.gather(1, last)[:, 0], *quantiles, d.pow(3).sum(dim=1) / size, slope,
+        step.sum(dim=1) / size_of_steps, torch.where(steps > 0, median, 0.0),
         torch.where(between, rate, 0.0).amax(dim=1),
         *(torch.where(varies, word, 0.0) for word in shape),
     ]  # fmt: skip
-    found = torch.stack(words, dim=-1)
+    table = torch.stack(words, dim=-1)
     known = (n > 0).unsqueeze(-1) | (torch.arange(len(words), device=x.device) == 0)
-    return torch.where(known, found, torch.nan)
+    return torch.where(known, table, torch.nan)
 
 
 def contrasts(words: Tensor, centre: Tensor, scale: Tensor, pairs: Tensor) -> Tensor:

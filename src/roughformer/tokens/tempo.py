@@ -27,11 +27,8 @@ from roughformer.signatures.torch_backend import (
     sinc,
     waves,
 )
+from roughformer.tokens.fitted import check_series, thinned
 from roughformer.tokens.padded import PaddedInputs
-from roughformer.tokens.tokenizer import check_series, thinned
-
-__all__ = ["TempoEncoder", "pieces_between"]
-
 
 Floats = npt.NDArray[np.float64]
 
@@ -220,14 +217,14 @@ class TempoEncoder(BaseModel):
         if n:
             whole = np.arange(n + 1) / n
             shares = [whole, whole[:-1] + 0.5 / n, *shares] if n > 1 else [whole, *shares]
-        found = []
+        powers = []
         # Without duration there are no windows, and no spectrum.
         alive = span > 0
         safe = np.where(alive, span, 1.0)
         for cuts in shares:
             power = self._power(lifted, start[:, None] + safe[:, None] * cuts[None, :], threads)
-            found.append(np.where(alive[:, None, None, None], power, 0.0))
-        return np.concatenate(found, axis=1)
+            powers.append(np.where(alive[:, None, None, None], power, 0.0))
+        return np.concatenate(powers, axis=1)
 
     def _power(
         self, batch: SeriesBatch, cuts: npt.NDArray[np.float64], threads: int | None
@@ -269,6 +266,7 @@ def _log_share(power: Tensor) -> Tensor:
 def with_variation(batch: SeriesBatch) -> SeriesBatch:
     """The series, gaps filled, and the variation ∫ |dx| of each channel as further channels."""
     values = fill_gaps(batch).astype(np.float64)
+    values -= np.repeat(values[batch.offsets[:-1]], batch.lengths, axis=0)  # float32 below
     rise = np.abs(np.diff(values, axis=0, prepend=values[:1]))
     rise[batch.offsets[:-1]] = 0.0
     total = np.cumsum(rise, axis=0)
@@ -364,15 +362,15 @@ def _padded_power(encoder: TempoEncoder, data: Observed) -> Tensor:
         re = re - slope * (flat * angle.cos()).unsqueeze(2)
         return re, im - slope * (flat * angle.sin()).unsqueeze(2)
 
-    found = []
+    powers = []
     turn = sign[None, :, None, None]
     for i in range(0, encoder.n_frequencies, _FREQUENCIES_AT_ONCE):
-        some = range(i, min(i + _FREQUENCIES_AT_ONCE, encoder.n_frequencies))
-        turns = [2 * math.pi * encoder.low * math.exp(encoder.step * j) for j in some]
+        chunk = range(i, min(i + _FREQUENCIES_AT_ONCE, encoder.n_frequencies))
+        turns = [2 * math.pi * encoder.low * math.exp(encoder.step * j) for j in chunk]
         omega = torch.tensor(turns, dtype=torch.float64, device=device)
         re, im = transformed(omega, 0.0)
         up, down = transformed(omega, 1.0), transformed(omega, -1.0)
         re = 0.5 * re - 0.25 * turn * (up[0] + down[0])
         im = 0.5 * im - 0.25 * turn * (up[1] + down[1])
-        found.append(re.square() + im.square())
-    return torch.cat(found, dim=-1)
+        powers.append(re.square() + im.square())
+    return torch.cat(powers, dim=-1)

@@ -5,15 +5,14 @@ it is used: processes that make plain tokens for a store start without it.
 """
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field
 
 from roughformer.errors import InputError
-from roughformer.series import SeriesBatch, keep_mask
+from roughformer.series import SeriesBatch
 from roughformer.signatures import (
     Basepoint,
     Clock,
@@ -33,125 +32,25 @@ from roughformer.signatures import (
     locate,
     lyndon_words,
     pad,
-    placed_of,
-    spectrum_words,
+    series_numbers,
 )
-from roughformer.signatures.engine import check_series as series_numbers
 from roughformer.tokens.config import SpectrumConfig, TokenConfig
+from roughformer.tokens.fitted import (
+    USUAL,
+    WORDS,
+    Ranges,
+    StaticEncoder,
+    ValueRange,
+    check_series,
+    thinned,
+)
+from roughformer.util.groups import describe
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from roughformer.signatures.torch_backend import Observed
-    from roughformer.tokens.padded import PaddedInputs
-
-__all__ = [
-    "USUAL",
-    "WORDS",
-    "Ranges",
-    "StaticColumn",
-    "StaticEncoder",
-    "Tokenizer",
-    "ValueRange",
-    "check_series",
-    "frequencies",
-    "spectrum_range",
-    "thinned",
-    "usual_ranges",
-]
-
-
-def thinned(batch: SeriesBatch, drop: float, seed: int, series: Any = None) -> SeriesBatch:
-    """``drop`` of the points of each series left out; ``series (B,)`` are the numbers that draws
-    are for, by default 0 ... B-1.
-    """
-    if not drop:
-        return batch
-    return batch.drop_points(mask=keep_mask(batch.lengths, drop, seed, series))
-
-
-# Static covariates as numbers for a model: clipped, categories spread out, unknown marked.
-
-
-_MOST_LEVELS = 12
-
-
-class Covariates(Protocol):
-    """What has static covariates ``(B, S)`` and their names: a batch, or rows of a store."""
-
-    @property
-    def static(self) -> npt.NDArray[np.float64] | None: ...
-
-    @property
-    def static_names(self) -> tuple[str, ...]: ...
-
-    def __len__(self) -> int: ...
-
-
-@dataclass(frozen=True)
-class StaticColumn:
-    """A number (cut to ``low`` ... ``high``), or a category with ``levels``.
-
-    Whole numbers with 3 to 12 different values in training are a category.
-    """
-
-    name: str
-    levels: tuple[float, ...] = ()
-    low: float = 0.0
-    high: float = 0.0
-    unknown: bool = False
-
-    @property
-    def names(self) -> list[str]:
-        """Names of the numbers that it becomes."""
-        if self.levels:
-            return [f"{self.name}={level:g}" for level in self.levels]
-        return [self.name, *([f"{self.name} unknown"] if self.unknown else [])]
-
-
-class StaticEncoder(BaseModel):
-    """The static covariates of a model, in order."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    columns: tuple[StaticColumn, ...] = ()
-
-    @classmethod
-    def fit(cls, batch: SeriesBatch, names: tuple[str, ...]) -> Self:
-        """Ranges (1 % to 99 %) and levels of the training part."""
-        return cls(columns=tuple(_column(name, _values(batch, name)) for name in names))
-
-    @property
-    def names(self) -> list[str]:
-        """Names of the numbers that a model gets."""
-        return [name for column in self.columns for name in column.names]
-
-    def encode(self, batch: Covariates) -> npt.NDArray[np.float32]:
-        """``(B, S)``; NaN = not known, for numbers; no level, for categories."""
-        given = [_values(batch, column.name) for column in self.columns]
-        x = np.stack(given, axis=1) if given else np.zeros((len(batch), 0))
-        import torch
-
-        from roughformer.tokens.padded import encoded_static
-
-        encoded: npt.NDArray[np.float32] = encoded_static(self.columns, torch.from_numpy(x)).numpy()
-        return encoded
-
-
-def _values(batch: Covariates, name: str) -> npt.NDArray[np.float64]:
-    assert batch.static is not None
-    return batch.static[:, batch.static_names.index(name)]
-
-
-def _column(name: str, x: npt.NDArray[np.float64]) -> StaticColumn:
-    known = x[~np.isnan(x)]
-    found = np.unique(known)
-    if 3 <= len(found) <= _MOST_LEVELS and (found == np.round(found)).all():
-        return StaticColumn(name=name, levels=tuple(found.tolist()))
-    low, high = np.quantile(known, [0.01, 0.99]) if len(known) else (0.0, 0.0)
-    return StaticColumn(
-        name=name, low=float(low), high=float(high), unknown=bool(np.isnan(x).any())
-    )
+    from roughformer.tokens.padded import PaddedInputs, PaddedTokens
 
 
 # The spectrum of whole paths: log power of their clock words on an ordered frequency axis.
@@ -190,53 +89,7 @@ def frequencies(config: SpectrumConfig) -> npt.NDArray[np.float64]:
     return np.asarray(2 * np.pi * turns)
 
 
-# What tokens of observations are called, and the range of their values (``observations``).
-
-
-WORDS: dict[View, tuple[str, ...]] = {
-    "global": (
-        "log n", "mean", "min", "max", "first", "last", "sd", "slope", "rise", "since",
-        "recent log n", "recent mean", "recent min", "recent max", "latest mean",
-    ),
-    "local": ("log n", "mean", "min", "max"),
-}  # fmt: skip
-
-
-@dataclass(frozen=True)
-class ValueRange:
-    """x -> (clip(x, low, high) - mean) / scale, for each channel.
-
-    The range is from the 0.1 % to the 99.9 % quantile of the training part: beyond it are mostly
-    errors of recording.
-    """
-
-    low: tuple[float, ...]
-    high: tuple[float, ...]
-    mean: tuple[float, ...]
-    scale: tuple[float, ...]
-
-    @classmethod
-    def fit(cls, batch: SeriesBatch) -> Self:
-        """Quantiles, mean and standard deviation of each channel; 0 and 1 without observations."""
-        rows = [_range_of(batch.values[:, c]) for c in range(batch.n_channels)]
-        low, high, mean, scale = zip(*rows, strict=True)
-        return cls(low=low, high=high, mean=mean, scale=scale)
-
-
-def _range_of(column: npt.NDArray[Any]) -> tuple[float, float, float, float]:
-    seen = column[~np.isnan(column)].astype(np.float64)
-    if len(seen) == 0:
-        return 0.0, 0.0, 0.0, 1.0
-    low, high = np.quantile(seen, [0.001, 0.999])
-    inside = seen.clip(low, high)
-    return float(low), float(high), float(inside.mean()), float(inside.std()) or 1.0
-
-
 # Ranges of values, which tell features that hold nothing but rounding apart (``padded``).
-
-
-Ranges = dict[View, tuple[float, ...]]
-USUAL = 0.9  # quantile: the range of a few outliers is not usual
 
 
 def usual_ranges(batch: SeriesBatch, cuts: Cuts) -> Ranges:
@@ -270,45 +123,35 @@ def _usual_range(
 _NUMBERS_AT_ONCE = 1 << 20  # values of a block of series that are looked at together
 
 
+@describe
 class Tokenizer(BaseModel):
     """Series -> inputs of a model. Plain data: ``model_dump`` and ``model_validate`` store it.
 
     Usually made by ``fit``.
-
-    Parameters
-    ----------
-    config : TokenConfig
-        Windows, depth, views and lifts.
-    channels : tuple of str
-        Channels of the series.
-    time_unit : float
-        Median span of the training series.
-    static_encoder : StaticEncoder, optional
-        Turns static covariates into numbers.
-    recent : int, default 1
-        Number of windows that count as recent: half of the median number of windows.
-    value_range : ValueRange, optional
-        Of the channels; only with ``observations``.
-    window_duration : float, optional
-        Usual duration of a window, where paths hold: that of its clocks.
-    ranges : dict, optional
-        How far apart the values of each channel usually are, in a series (``"global"``) and in a
-        window (``"local"``): words that are far smaller are rounding. Not known if empty.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    config: TokenConfig
-    channels: tuple[str, ...] = Field(min_length=1)
+    config: TokenConfig = Field(description="Windows, depth, views and lifts.")
+    channels: tuple[str, ...] = Field(min_length=1, description="Channels of the series.")
     time_unit: float = Field(gt=0, description="Median span of the training series.")
-    static_encoder: StaticEncoder = StaticEncoder()
-    recent: int = Field(1, ge=1, description="Windows that count as recent: half of the median.")
-    value_range: ValueRange | None = Field(None, description="Of the channels, with observations.")
+    static_encoder: StaticEncoder = Field(
+        StaticEncoder(), description="Turns static covariates into numbers."
+    )
+    recent: int = Field(
+        1, ge=1, description="Windows that count as recent: half of the median number of windows."
+    )
+    value_range: ValueRange | None = Field(
+        None, description="Of the channels; only with ``observations``."
+    )
     window_duration: float | None = Field(
         None, gt=0, description="Usual duration of a window, where paths hold: that of its clocks."
     )
     ranges: Ranges = Field(
-        {}, description="Of each channel's values, in a series (global) and in a window (local)."
+        {},
+        description="How far apart the values of each channel usually are, in a series "
+        '(``"global"``) and in a window (``"local"``): words that are far smaller are rounding. '
+        "Not known if empty.",
     )
 
     def __eq__(self, other: object) -> bool:
@@ -403,30 +246,30 @@ class Tokenizer(BaseModel):
         """Number of features of a token."""
         config = self.config
         words = sum(len(WORDS[view]) for view in config.views) * len(self.channels)
-        found = words if config.observations else 0
+        count = words if config.observations else 0
         if config.depth:
-            found += feature_count(
+            count += feature_count(
                 self.channels, config.depth, config.views, self.lifts, config.transform
             )
-        return found
+        return count
 
     @property
     def names(self) -> list[str]:
         """A name for each feature of a token, by its word."""
         config = self.config
-        found: list[str] = []
+        listed: list[str] = []
         if config.depth:
-            found = feature_names(
+            listed = feature_names(
                 self.channels, config.depth, config.views, self.lifts, config.transform
             )
         if config.observations:
-            found += [
+            listed += [
                 f"{view}:{word} of {channel}"
                 for view in config.views
                 for channel in self.channels
                 for word in WORDS[view]
             ]
-        return found
+        return listed
 
     @property
     def layout(self) -> Layout:
@@ -445,7 +288,7 @@ class Tokenizer(BaseModel):
         Lagged and counted channels belong to their channel. Time is no channel: (time,) has ().
         """
         config, c = self.config, len(self.channels)
-        found: list[tuple[int, ...]] = []
+        used_by: list[tuple[int, ...]] = []
         counted = [(k,) for view in config.views for k in range(c) for _ in WORDS[view]]
         if config.depth == 0:
             return list(counted)
@@ -456,11 +299,11 @@ class Tokenizer(BaseModel):
             for word in listed(layout.dim(view), config.depth):
                 # Channels, then their lags, then their counts: each a block of all channels.
                 used = {(letter - first) % c for letter in word if letter >= first}
-                found.append(tuple(sorted(used)))
+                used_by.append(tuple(sorted(used)))
         for view in layout.views:
             words_each = layout.clock_size(view) // c
-            found += [(channel,) for channel in range(c) for _ in range(words_each)]
-        return found + (list(counted) if config.observations else [])
+            used_by += [(channel,) for channel in range(c) for _ in range(words_each)]
+        return used_by + (list(counted) if config.observations else [])
 
     @property
     def n_summary(self) -> int | None:
@@ -533,7 +376,7 @@ class Tokenizer(BaseModel):
         if config.depth:
             # What is dropped must not be held; windows stay where they are.
             thin = thinned(batch, drop, seed, series) if config.hold else batch
-            found = compute_tokens(
+            signatures = compute_tokens(
                 thin,
                 cuts if config.hold else rule,
                 self.layout,
@@ -544,7 +387,7 @@ class Tokenizer(BaseModel):
                 hold=config.hold,
                 context=config.context,
             )
-            parts.append(found)
+            parts.append(signatures)
         if self.value_range is not None:
             parts.append(self._observation_words(thinned(batch, drop, seed, series), cuts))
         tokens = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
@@ -554,14 +397,15 @@ class Tokenizer(BaseModel):
         if not cuts.equal:
             inputs["mask"] = np.arange(cuts.most)[None, :] < cuts.n_windows[:, None]
         if config.spectrum is not None:
+            import torch
+
+            from roughformer.signatures import spectrum_words
+            from roughformer.tokens.padded import log_power
+
             words = spectrum_words(
                 batch, frequencies(config.spectrum), drop=drop, seed=seed, series=series,
                 threads=threads,
             )  # fmt: skip
-            import torch
-
-            from roughformer.tokens.padded import log_power
-
             inputs["spectrum"] = log_power(torch.from_numpy(words), config.spectrum.floor).numpy()
         if config.static:
             inputs["static"] = self.static_encoder.encode(batch)
@@ -589,13 +433,13 @@ class Tokenizer(BaseModel):
 
         tokens, mask = inputs["tokens"], inputs.get("mask")
         # Words of observations are in deviations of their channel and units of time.
-        found = torch.full((self.n_features,), 1e-6, dtype=torch.float64, device=tokens.device)
+        scale = torch.full((self.n_features,), 1e-6, dtype=torch.float64, device=tokens.device)
         if self.config.depth:
             rows = tokens.flatten(0, 1) if mask is None else tokens[mask]
             # Held paths are always computed in float64.
             rounding = 1e-12 if self.config.hold else 64 * torch.finfo(torch.float32).eps
-            found[: self.layout.size] = least_scale(rows, self.layout, rounding, self.ranges)
-        return found
+            scale[: self.layout.size] = least_scale(rows, self.layout, rounding, self.ranges)
+        return scale
 
     def padded(self, data: "Observed", static: "Tensor | None" = None) -> "PaddedInputs":
         """Encode padded series in torch.
@@ -612,30 +456,52 @@ class Tokenizer(BaseModel):
         PaddedInputs
             Inputs as in ``encode``, and the ends of the windows.
         """
+        return self.for_padded()(data, static)
+
+    def for_padded(self) -> "PaddedTokens":
+        """Make the function behind ``padded``, which ``torch.compile`` can look through.
+
+        Returns
+        -------
+        PaddedTokens
+        """
         from roughformer.tokens.padded import PaddedTokens
 
-        return PaddedTokens.of(self)(data, static)
+        config, spectrum = self.config, self.config.spectrum
+        return PaddedTokens(
+            n_channels=len(self.channels),
+            rule=config.rule,
+            layout=self.layout if config.depth else None,
+            hold=config.hold,
+            context=config.context,
+            views=config.views,
+            values=self.value_range,
+            recent=self.recent,
+            unit=self.time_unit,
+            turns=[] if spectrum is None else frequencies(spectrum).tolist(),
+            floor=1.0 if spectrum is None else spectrum.floor,
+            static=self.static_encoder.columns,
+        )
 
     def _observation_words(self, batch: SeriesBatch, cuts: Cuts) -> npt.NDArray[np.float32]:
         """``(B, L, Σ_views C · words)``, a block of series at a time."""
-        from roughformer.signatures.torch_backend import observed, real_only
+        from roughformer.signatures.torch_backend import Placed, observed, real_only
         from roughformer.tokens.observations import observation_words
 
         assert self.value_range is not None
-        placed = placed_of(cuts, batch.span[0])
+        placed = Placed.of(cuts, batch.span[0])
         size = sum(len(WORDS[view]) for view in self.config.views) * len(self.channels)
         out = np.zeros((len(batch), cuts.most, size), dtype=np.float32)
         longest = int(batch.lengths.max(initial=1)) + cuts.most
         count = max(1, _NUMBERS_AT_ONCE // (longest * len(self.channels)))
         for i in range(0, len(batch), count):
-            part = slice(i, min(i + count, len(batch)))
-            mask = None if placed.mask is None else placed.mask[part]
-            here = placed._replace(edges=placed.edges[part], mask=mask)
-            found = observation_words(
+            part = slice(i, i + count)
+            here = placed.rows(part)
+            words = observation_words(
                 observed(*pad(batch[part])), here, self.config.views, self.value_range,
                 self.recent, self.time_unit,
             )  # fmt: skip
-            out[part] = real_only(found, mask).numpy()
+            out[part] = real_only(words, here.mask).numpy()
         return out
 
 
@@ -647,18 +513,3 @@ def _usual_duration(config: TokenConfig, cuts: Cuts, unit: float) -> float:
     durations = np.diff(since, axis=1)
     durations = durations[durations > 0]
     return float(np.median(durations)) if len(durations) else unit
-
-
-def check_series(batch: SeriesBatch, channels: tuple[str, ...], static: tuple[str, ...]) -> None:
-    """``InputError`` if the series are not of the kind that a model was fitted to."""
-    if batch.channels != channels:
-        raise InputError(
-            f"the model was fitted to the channels {list(channels)}, these series have "
-            f"{list(batch.channels)}"
-        )
-    missing = [name for name in static if name not in batch.static_names]
-    if missing:
-        raise InputError(
-            f"the model takes the static covariates {list(static)}; {missing} are not in these "
-            f"series, which have {list(batch.static_names)}"
-        )

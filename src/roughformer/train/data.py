@@ -4,12 +4,13 @@ import hashlib
 import threading
 import time
 import warnings
+from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, Protocol
+from functools import cached_property, partial
+from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -17,15 +18,13 @@ import torch
 from torch import Tensor
 
 from roughformer.errors import InputError
-from roughformer.model import OutputConfig
 from roughformer.series import SeriesBatch, UnobservedWarning
-from roughformer.store import StoredSeries, encode_in_worker, encode_inputs, encode_worker
-from roughformer.tokens import Tokenizer
 from roughformer.train.config import Augmentation, TrainConfig
-from roughformer.train.distributed import ProcessGroup
 
 Inputs = dict[str, Tensor]
 SAMPLE_WEIGHT = "sample_weight"  # name of the series' weights (B,) beside the inputs of the model
+Array = npt.NDArray[Any]
+Floats = npt.NDArray[np.float64]
 Index = npt.NDArray[np.int64]
 
 
@@ -44,6 +43,78 @@ class Encoder(Protocol):
         """Inputs of all series of a batch."""
 
 
+class EncodeWorker(Protocol):
+    """A process that reads and encodes series."""
+
+    def submit(self, which: Index, drop: float, seed: int, places: Index) -> Future[Any]:
+        """Start ``LazySeries.encode`` with these arguments."""
+
+    def close(self) -> None:
+        """End the process."""
+
+
+@runtime_checkable
+class LazySeries(Protocol):
+    """Series that are read when they are asked for, such as those of a feature store."""
+
+    @property
+    def channels(self) -> tuple[str, ...]:
+        """Names of the channels."""
+
+    @property
+    def n_channels(self) -> int:
+        """Number of channels."""
+
+    @property
+    def n_points(self) -> int:
+        """Points of all that is stored, also where these are some of the series."""
+
+    @property
+    def labels(self) -> Array | None:
+        """Labels ``(B,)``, in memory."""
+
+    @property
+    def place(self) -> Any:
+        """Where they are read from; its text is for people."""
+
+    @property
+    def tokenizer(self) -> Any:
+        """What made the stored tokens; None if there are none."""
+
+    @property
+    def holds_series(self) -> bool:
+        """Whether more than tokens is stored."""
+
+    def __len__(self) -> int:
+        """Number of series."""
+
+    def __getitem__(self, which: Any) -> SeriesBatch:
+        """Read series by number, slice, list, array or mask."""
+
+    def fingerprint(self) -> str:
+        """Hash the data, and which series of them these are."""
+
+    def part(self, which: Any) -> Self:
+        """Select series without reading them."""
+
+    def sample(self, n: int) -> Self:
+        """Select at most ``n`` series, spread over all."""
+
+    def shuffled(self, rng: np.random.Generator, size: int) -> Index:
+        """Draw an order for batches of ``size`` in which they are read fast."""
+
+    def inputs(self, which: Any) -> dict[str, Array]:
+        """Read stored tokens."""
+
+    def encode(
+        self, tokenizer: Any, which: Index, drop: float, seed: int, places: Index
+    ) -> dict[str, Array]:
+        """Tokens by ``tokenizer``; None: those that are stored."""
+
+    def worker(self, tokenizer: Any) -> EncodeWorker:
+        """Start a process that encodes these series."""
+
+
 @dataclass
 class Stopwatch:
     """Seconds of work in making inputs, and seconds that the model had to wait for them.
@@ -60,10 +131,15 @@ def take(inputs: Inputs, which: Tensor | slice) -> Inputs:
     return {name: tensor[which] for name, tensor in inputs.items()}
 
 
+def tensors(inputs: dict[str, Any]) -> Inputs:
+    """Arrays as a model takes them; memory is shared."""
+    return {name: torch.from_numpy(array) for name, array in inputs.items()}
+
+
 def join(parts: list[Inputs]) -> Inputs:
     """Inputs of several batches as one; token axes of other lengths are padded and masked."""
-    length = [part["times"].shape[1] for part in parts]
-    ragged = len(set(length)) > 1
+    lengths = [part["times"].shape[1] for part in parts]
+    ragged = len(set(lengths)) > 1
     if ragged or any("mask" in part for part in parts):
         parts = [
             {"mask": torch.ones(part["times"].shape, dtype=torch.bool)} | part for part in parts
@@ -72,16 +148,12 @@ def join(parts: list[Inputs]) -> Inputs:
     for name in parts[0]:
         tensors = [part[name] for part in parts]
         if ragged and name in ("tokens", "times", "mask"):
-            most = max(length)
             tensors = [
-                torch.cat([t, t.new_zeros(len(t), most - t.shape[1], *t.shape[2:])], dim=1)
+                torch.cat([t, t.new_zeros(len(t), max(lengths) - t.shape[1], *t.shape[2:])], dim=1)
                 for t in tensors
             ]
         joined[name] = torch.cat(tensors)
     return joined
-
-
-# What the loop needs of a source of batches.
 
 
 class BatchSource(Protocol):
@@ -114,82 +186,42 @@ def share_of(rank: int, world: int, size: int) -> slice:
     return slice(-(-rank * size // world), -(-(rank + 1) * size // world))
 
 
-@dataclass(frozen=True)
-class Share:
-    """Inputs and targets of the series of a batch that this process takes, or why it has none."""
-
-    inputs: Inputs
-    target: Tensor
-    problem: Exception | None = None
-
-
-def shares(source: BatchSource, epoch: int, first: int, processes: ProcessGroup) -> Iterator[Share]:
-    """The shares of this process. An error in making one is handed over, and the last: others wait
-    for this process and must be told.
-    """
-    batches = source.epoch(epoch, first, processes.rank, processes.size)
-    while True:
-        try:
-            share = Share(*next(batches))
-        except StopIteration:
-            return
-        except Exception as error:
-            if processes.alone:
-                raise
-            yield Share({}, torch.zeros(0), error)
-            return
-        yield share
-
-
 # Random changes of training series, decided by the generator that is handed in.
 
 
-def channel_scale(batch: SeriesBatch) -> npt.NDArray[np.float64]:
-    """Standard deviation of each channel ``(C,)`` over all that was observed."""
-    values = batch.values
-    seen = ~np.isnan(values)
-    count = np.maximum(seen.sum(axis=0), 1)
-    mean = np.where(seen, values, 0).sum(axis=0, dtype=np.float64) / count
-    square = np.where(seen, (values - mean) ** 2, 0).sum(axis=0, dtype=np.float64) / count
-    return np.asarray(np.sqrt(square))
+def channel_scale(batch: SeriesBatch) -> Floats:
+    """Standard deviation of each channel ``(C,)`` over all that was observed; 0 if nothing was."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        deviation: Floats = np.nanstd(batch.values, axis=0, dtype=np.float64)
+    return np.nan_to_num(deviation)
 
 
-def draw_drop(config: Augmentation, rng: np.random.Generator) -> float:
-    """The share of points to drop from a batch."""
-    low, high = config.drop
-    return float(rng.uniform(low, high)) if high > low else low
-
-
-def draw_warp(config: Augmentation, n: int, rng: np.random.Generator) -> npt.NDArray[np.float64]:
+def draw_speeds(config: Augmentation, n: int, rng: np.random.Generator) -> Floats:
     """For each series the factor by which time runs faster, log-uniform within 1 ± warp."""
     if config.warp == 0:
         return np.ones(n)
     return np.asarray(np.exp(rng.uniform(np.log1p(-config.warp), np.log1p(config.warp), n)))
 
 
-def changes_series(config: Augmentation, faster: npt.NDArray[np.float64]) -> bool:
-    """Whether ``augment_series`` does anything."""
-    return bool((faster != 1).any() or config.jitter or config.channel_dropout)
-
-
 def augment_series(
     batch: SeriesBatch,
     config: Augmentation,
-    scale: npt.NDArray[np.float64],
-    faster: npt.NDArray[np.float64],
+    scale: Floats,
+    speed: Floats,
     seed: int,
-    places: npt.NDArray[np.int64],
+    places: Index,
 ) -> SeriesBatch:
     """Warp time, add noise, hide channels; ``scale`` as ``channel_scale`` of the training part.
 
-    Time counts from each series' first point: t_0 + (t - t_0) / faster. What is drawn for a series
+    Time counts from each series' first point: t_0 + (t - t_0) / speed. What is drawn for a series
     follows from ``seed`` and its place ``places (B,)`` alone: a process that has some of the
     series changes them as one that has all.
     """
     draws = [np.random.default_rng([seed, place]) for place in places.tolist()]
-    if (faster != 1).any():
+    if (speed != 1).any():
         start = np.repeat(batch.span[0], batch.lengths)
-        since = (batch.times - start) / np.repeat(faster, batch.lengths)
+        since = (batch.times - start) / np.repeat(speed, batch.lengths)
         batch = batch.with_times(start + since)
     if config.jitter:
         noise = np.empty(batch.values.shape, dtype=np.float32)
@@ -232,18 +264,8 @@ class Source:
     to_target: Any = None
     threads: int | None = None
     watch: Stopwatch = field(default_factory=Stopwatch)
-    _copies: list[tuple[Inputs, Tensor]] | None = None
-    _scale: npt.NDArray[np.float64] | None = None
 
-    @property
-    def makers(self) -> int:
-        """Threads that make inputs while the model works."""
-        return 1
-
-    @property
-    def _measured(self) -> SeriesBatch:
-        """Series that the scale of the channels is taken from."""
-        return self.batch
+    makers = 1  # threads that make inputs while the model works
 
     @property
     def n_steps(self) -> int:
@@ -263,14 +285,31 @@ class Source:
         """Whether the encoder can warp what it has made, without making it again."""
         return hasattr(self.encoder, "warp")
 
+    @cached_property
+    def _scale(self) -> Floats:
+        return channel_scale(self.batch)
+
+    @cached_property
+    def _copies(self) -> list[tuple[Inputs, Tensor]]:
+        """Inputs and targets of all series, once for each of the fixed drop rates."""
+        low, high = self.config.drop
+        count = max(self.config.draws, 1)
+        rates = np.linspace(low, high, count).tolist() if count > 1 else [(low + high) / 2]
+        everything = np.arange(len(self.batch))
+        return [
+            self._encoded(
+                everything, everything, np.random.default_rng([self.config.seed, 2**32 + i]), rate
+            )
+            for i, rate in enumerate(rates)
+        ]
+
     def sample(self, n: int) -> Inputs:
         """Inputs of the first ``n`` series, about as training will see them: for scaling."""
         if self.fixed:
-            copies = self._made()
-            return take(copies[len(copies) // 2][0], slice(0, n))
-        low, high = self.config.drop
-        seed = self.config.seed
-        return self.encoder.encode(self.batch[:n], drop=(low + high) / 2, seed=seed)
+            return take(self._copies[len(self._copies) // 2][0], slice(0, n))
+        return self.encoder.encode(
+            self.batch[:n], drop=sum(self.config.drop) / 2, seed=self.config.seed
+        )
 
     def epoch(
         self, epoch: int, first: int = 0, rank: int = 0, world: int = 1
@@ -278,161 +317,135 @@ class Source:
         """Inputs and targets of the batches ``first, first + 1, ...`` of an epoch; of each batch
         the share of process ``rank`` of ``world``, which may be none.
         """
-        ours = partial(share_of, rank, world)
-        rng = np.random.default_rng([self.config.seed, epoch])
-        order = self._order(rng)
+        share = partial(share_of, rank, world)
+        order = self._order(np.random.default_rng([self.config.seed, epoch]))
         size = self.config.batch_size
-        parts = [order[i : i + size] for i in range(0, len(order), size)]
-        steps = list(enumerate(parts))[first:]
+        batches = [order[i : i + size] for i in range(0, len(order), size)]
         if self.fixed:
-            copies = self._made()
-            for step, part in steps:
-                yield self._from_copies(copies, epoch, step, part, ours(len(part)))
+            for step in range(first, len(batches)):
+                yield self._from_copies(epoch, step, batches[step], share(len(batches[step])))
             return
         together = max(_SERIES_AT_ONCE // size, 1)
-        groups = [
-            (g, parts[g * together : (g + 1) * together])
-            for g in range(first // together, -(-len(parts) // together))
-        ]
+        groups = range(first // together, -(-len(batches) // together))
         skip = first % together
         ahead = _AHEAD * self.makers
-        with ThreadPoolExecutor(self.makers, thread_name_prefix="roughformer-encode") as worker:
-            waiting = [worker.submit(self._fresh, epoch, *group, ours) for group in groups[:ahead]]
-            for k in range(len(groups)):
+        with ThreadPoolExecutor(self.makers, thread_name_prefix="roughformer-encode") as pool:
+
+            def submit(group: int) -> Future[list[tuple[Inputs, Tensor]]]:
+                part = batches[group * together : (group + 1) * together]
+                return pool.submit(self._fresh, epoch, group, part, share)
+
+            waiting = deque(map(submit, groups[:ahead]))
+            for group in groups:
                 start = time.perf_counter()
-                made = waiting.pop(0).result()
+                made = waiting.popleft().result()
                 self.watch.waiting += time.perf_counter() - start
-                if k + ahead < len(groups):
-                    group = groups[k + ahead]
-                    waiting.append(worker.submit(self._fresh, epoch, *group, ours))
+                if group + ahead in groups:
+                    waiting.append(submit(group + ahead))
                 yield from made[skip:]
                 skip = 0
 
-    def _made(self) -> list[tuple[Inputs, Tensor]]:
-        """The copies of the training part and their targets, made on first use."""
-        if self._copies is None:
-            augment = self.config
-            count = max(augment.draws, 1)
-            low, high = augment.drop
-            rates = np.linspace(low, high, count) if count > 1 else [(low + high) / 2]
-            self._copies = [
-                self._changed(
-                    np.arange(len(self.batch)),
-                    np.arange(len(self.batch)),
-                    np.random.default_rng([self.config.seed, 2**32 + i]),
-                    float(rate),
-                    None,
-                )
-                for i, rate in enumerate(rates)
-            ]
-        return self._copies
+    def close(self) -> None:
+        """Let go of what was needed to make batches."""
 
     def _from_copies(
-        self,
-        copies: list[tuple[Inputs, Tensor]],
-        epoch: int,
-        step: int,
-        part: Index,
-        share: slice,
+        self, epoch: int, step: int, series: Index, share: slice
     ) -> tuple[Inputs, Tensor]:
+        """The share of one batch."""
         rng = np.random.default_rng([self.config.seed, epoch, step])
-        inputs, target = copies[int(rng.integers(len(copies)))]
-        which = torch.from_numpy(part[share])
-        inputs, target = take(inputs, which), target[which]
-        if self.config.warp and self._warps_inputs:
-            faster = draw_warp(self.config, len(part), rng)[share]
-            inputs, faster = self.encoder.warp(inputs, faster)  # type: ignore[attr-defined]
-            target = self._scaled(target, faster)
-        return self._weighted(inputs, part[share]), self._aim(target)
+        inputs, target = self._copies[int(rng.integers(len(self._copies)))]
+        which = torch.from_numpy(series[share])
+        return self._finished(take(inputs, which), target[which], series, share, rng)
 
     def _fresh(
-        self, epoch: int, group: int, parts: list[Index], share: Callable[[int], slice]
+        self, epoch: int, group: int, batches: list[Index], share: Callable[[int], slice]
     ) -> list[tuple[Inputs, Tensor]]:
         """The shares of a few batches, changed and thinned as (seed, epoch, group) say."""
         rng = np.random.default_rng([self.config.seed, epoch, group])
-        drop = draw_drop(self.config, rng)
-        ends = np.cumsum([len(part) for part in parts])
-        places = [
-            np.arange(end)[-len(part) :][share(len(part))]
-            for end, part in zip(ends, parts, strict=True)
+        low, high = self.config.drop
+        drop = float(rng.uniform(low, high)) if high > low else low
+        series = np.concatenate(batches)
+        ends = np.cumsum([len(batch) for batch in batches])
+        shares = [
+            np.arange(end - len(batch), end)[share(len(batch))]
+            for end, batch in zip(ends, batches, strict=True)
         ]
-        ours = np.concatenate(places)
-        if len(ours) == 0:
-            return [({}, self.target[:0]) for _ in parts]
-        inputs, target = self._changed(np.concatenate(parts), ours, rng, drop, self.threads)
-        if self.config.warp and self._warps_inputs:
-            faster = draw_warp(self.config, int(ends[-1]), rng)[ours]
-            inputs, faster = self.encoder.warp(inputs, faster)  # type: ignore[attr-defined]
-            target = self._scaled(target, faster)
-        target = self._aim(target)
-        inputs = self._weighted(inputs, np.concatenate(parts)[ours])
-        ends = np.cumsum([len(place) for place in places])
-        slices = [slice(end - len(place), end) for end, place in zip(ends, places, strict=True)]
-        return [(take(inputs, s), target[s]) for s in slices]
+        places = np.concatenate(shares)
+        if len(places) == 0:
+            return [({}, self.target[:0]) for _ in batches]
+        # The kernel works in this thread alone (threads=1) while the model trains.
+        inputs, target = self._encoded(series, places, rng, drop, self.threads)
+        inputs, target = self._finished(inputs, target, series, places, rng)
+        ends = np.cumsum([len(part) for part in shares])
+        slices = [slice(end - len(part), end) for end, part in zip(ends, shares, strict=True)]
+        return [(take(inputs, part), target[part]) for part in slices]
 
-    def _changed(
+    def _encoded(
         self,
-        which: Index,
-        ours: Index,
+        series: Index,
+        places: Index,
         rng: np.random.Generator,
         drop: float,
-        threads: int | None,
+        threads: int | None = None,
     ) -> tuple[Inputs, Tensor]:
-        """Inputs of some series as augmentation changes them, and their targets.
-
-        The inputs are those of the series at the places ``ours`` of ``which``. A place decides what
-        is drawn, so a series is changed alike whoever takes it.
+        """Inputs and targets of ``series[places]`` as augmentation changes them. A place decides
+        what is drawn, so a series is changed alike whoever takes it.
         """
         augment = self.config
         seed = int(rng.integers(2**62))
-        faster = np.ones(len(which))
-        if augment.warp and not self._warps_inputs:
-            faster = draw_warp(augment, len(which), rng)
-        if self._scale is None:
-            self._scale = channel_scale(self._measured)
-        # The kernel works in this thread alone (threads=1) while the model trains.
+        speed = np.ones(len(series))
+        if not self._warps_inputs:
+            speed = draw_speeds(augment, len(series), rng)
+        which = series[places]
         clock = time.thread_time if threads == 1 else time.perf_counter
         start = clock()
         with warnings.catch_warnings():
             if augment.channel_dropout:
                 # A hidden channel is never observed, which is what was wanted.
                 warnings.simplefilter("ignore", UnobservedWarning)
-            series = self._series(which[ours])
-            if changes_series(augment, faster):
+            batch = self._series(which)
+            if (speed != 1).any() or augment.jitter or augment.channel_dropout:
                 changes = int(rng.integers(2**62))
-                series = augment_series(series, augment, self._scale, faster[ours], changes, ours)
-            inputs = self.encoder.encode(series, drop=drop, seed=seed, series=ours, threads=threads)
+                batch = augment_series(batch, augment, self._scale, speed[places], changes, places)
+            inputs = self.encoder.encode(
+                batch, drop=drop, seed=seed, series=places, threads=threads
+            )
         self.watch.encoding += clock() - start
-        target = self.target[torch.from_numpy(which[ours])]
-        return inputs, self._scaled(target, faster[ours])
+        return inputs, self._scaled(self.target[torch.from_numpy(which)], speed[places])
 
-    def close(self) -> None:
-        """Let go of what was needed to make batches."""
+    def _finished(
+        self,
+        inputs: Inputs,
+        target: Tensor,
+        series: Index,
+        places: Index | slice,
+        rng: np.random.Generator,
+    ) -> tuple[Inputs, Tensor]:
+        """Inputs of ``series[places]``, warped if the encoder can do that and with their weights,
+        and targets as the loss takes them.
+        """
+        if self.config.warp and self._warps_inputs:
+            speed = draw_speeds(self.config, len(series), rng)[places]
+            inputs, speed = self.encoder.warp(inputs, speed)  # type: ignore[attr-defined]
+            target = self._scaled(target, speed)
+        if self.weight is not None:
+            inputs = inputs | {SAMPLE_WEIGHT: self.weight[torch.from_numpy(series[places])]}
+        return inputs, target if self.to_target is None else self.to_target(target)
 
     def _order(self, rng: np.random.Generator) -> Index:
-        """Of the series in an epoch."""
+        """The series of an epoch, one batch after the other."""
         return rng.permutation(len(self.batch))
 
     def _series(self, which: Index) -> SeriesBatch:
-        """Some series; all of them in their order are not copied."""
         everything = len(which) == len(self.batch) and bool((np.diff(which) == 1).all())
-        return self.batch if everything else self.batch[which]
+        return self.batch if everything else self.batch[which]  # without a copy if it is all
 
-    def _weighted(self, inputs: Inputs, which: Index) -> Inputs:
-        """Inputs with the weights of their series, if there are weights."""
-        if self.weight is None:
-            return inputs
-        return inputs | {SAMPLE_WEIGHT: self.weight[torch.from_numpy(which)]}
-
-    def _scaled(self, target: Tensor, faster: npt.NDArray[np.float64]) -> Tensor:
+    def _scaled(self, target: Tensor, speed: Floats) -> Tensor:
         """Targets of series played faster."""
         if not self.rate_like:
             return target
-        factor = torch.from_numpy(faster).to(target.dtype)
+        factor = torch.from_numpy(speed).to(target.dtype)
         return target * factor.reshape(-1, *[1] * (target.dim() - 1))
-
-    def _aim(self, target: Tensor) -> Tensor:
-        return target if self.to_target is None else self.to_target(target)
 
 
 # Batches of a store: read, thinned and tokenised while training runs, in bounded memory.
@@ -441,89 +454,69 @@ _FOR_SCALE = 256  # series that the scale of the channels is taken from
 _FOR_SCALING = 1024  # series that the scaling of features is taken from: they are in memory
 
 
-def source_of(
-    encoder: Any,
-    series: SeriesBatch | StoredSeries,
-    target: Tensor,
-    config: TrainConfig,
-    *,
-    num_workers: int = 0,
-    **options: Any,
-) -> Source:
-    """Batches of series in memory or in a store; ``options`` as of ``Source``."""
-    if isinstance(series, StoredSeries):
-        return StoredSource(encoder, series, target, config, **options, num_workers=num_workers)
-    return Source(encoder, series, target, config, **options)
-
-
 @dataclass
 class StoredSource(Source):
     """A part of a store. Stored tokens are taken as they are, unless the series are changed in
     training: then tokens are made of the stored series, anew in each epoch.
 
     ``num_workers`` processes read and tokenise; with 0 a thread of this process does. Each has its
-    part of every batch, and so its own row groups (``StoredSeries.shuffled``).
+    part of every batch, and so its own row groups (``shuffled``).
     """
 
-    batch: StoredSeries  # type: ignore[assignment]
+    batch: LazySeries  # type: ignore[assignment]
     num_workers: int = 0
-    _processes: list[ProcessPoolExecutor] = field(default_factory=list)
+    _workers: list[EncodeWorker] = field(default_factory=list)
     _starting: threading.Lock = field(default_factory=threading.Lock)
+
+    fixed = False  # nothing is kept
 
     def __post_init__(self) -> None:
         """``InputError`` if the store cannot give what training asks for."""
-        augment = self.config
-        if augment.draws:
+        if self.config.draws:
             raise InputError(
                 "draws keeps copies of all series in memory, which a store is too large for; "
                 "set draws=0"
             )
-        if augment.changes and not self.batch.holds_series:
+        if self.config.changes and not self.batch.holds_series:
             raise InputError(
-                f"the store {self.batch.cache.place} holds tokens only, and drop, jitter, "
+                f"the store {self.batch.place} holds tokens only, and drop, jitter, "
                 "channel_dropout and warp change series; make it with roughformer features "
                 "--series, or set them to 0"
             )
 
     @property
-    def fixed(self) -> bool:
-        """Nothing is kept."""
-        return False
-
-    @property
-    def makers(self) -> int:
-        """Threads that wait for processes: these have their next wish when one is made."""
+    def makers(self) -> int:  # type: ignore[override]
+        """Threads that wait for processes: these have their next request when one is done."""
         return 2 if self._in_processes else 1
 
-    @property
-    def _measured(self) -> SeriesBatch:
-        return self.batch.sample(_FOR_SCALE)[:]
+    @cached_property
+    def _scale(self) -> Floats:
+        return channel_scale(self.batch.sample(_FOR_SCALE)[:])
 
     @property
     def _as_stored(self) -> bool:
         """Whether the stored tokens are the inputs."""
-        return self.batch.tokenizer == self.encoder and not self.config.changes
+        return bool(self.batch.tokenizer == self.encoder) and not self.config.changes
 
     @property
     def _in_processes(self) -> bool:
         """Changes other than dropping, and encoders of other models, are work of this process."""
         augment = self.config
         plain = not (augment.jitter or augment.channel_dropout or augment.warp)
-        return self.num_workers > 0 and plain and isinstance(self.encoder, Tokenizer)
+        return self.num_workers > 0 and plain and hasattr(self.encoder, "arrays")
 
     def sample(self, n: int) -> Inputs:
         """Inputs of ``n`` series at most, spread over the store: for scaling."""
         sample = self.batch.sample(min(n, _FOR_SCALING))
         if self._as_stored:
             return tensors(sample.inputs(slice(None)))
-        low, high = self.config.drop
-        return self.encoder.encode(sample[:], drop=(low + high) / 2, seed=self.config.seed)
+        return self.encoder.encode(sample[:], drop=sum(self.config.drop) / 2, seed=self.config.seed)
 
     def close(self) -> None:
         """Let the processes go."""
-        for process in self._processes:
-            process.shutdown(wait=False, cancel_futures=True)
-        self._processes = []
+        for worker in self._workers:
+            worker.close()
+        self._workers = []
 
     def _order(self, rng: np.random.Generator) -> Index:
         return self.batch.shuffled(rng, self.config.batch_size)
@@ -531,83 +524,65 @@ class StoredSource(Source):
     def _series(self, which: Index) -> SeriesBatch:
         return self.batch[which]
 
-    def _changed(
+    def _encoded(
         self,
-        which: Index,
-        ours: Index,
+        series: Index,
+        places: Index,
         rng: np.random.Generator,
         drop: float,
-        threads: int | None,
+        threads: int | None = None,
     ) -> tuple[Inputs, Tensor]:
         if not (self._as_stored or self._in_processes):
-            return super()._changed(which, ours, rng, drop, threads)
-        seed = int(rng.integers(2**62))
+            return super()._encoded(series, places, rng, drop, threads)
+        seed, which = int(rng.integers(2**62)), series[places]
         tokenizer = None if self._as_stored else self.encoder
-        assert tokenizer is None or isinstance(tokenizer, Tokenizer)
         start = time.thread_time()
         if self._in_processes:
-            inputs = self._asked(tokenizer, which[ours], drop, seed, ours)
+            inputs = self._from_workers(tokenizer, which, drop, seed, places)
         else:
-            inputs = tensors(encode_inputs(self.batch, tokenizer, which[ours], drop, seed, ours))
+            inputs = tensors(self.batch.encode(tokenizer, which, drop, seed, places))
         self.watch.encoding += time.thread_time() - start
-        return inputs, self.target[torch.from_numpy(which[ours])]
+        return inputs, self.target[torch.from_numpy(which)]
 
-    def _asked(
-        self, tokenizer: Tokenizer | None, which: Index, drop: float, seed: int, places: Index
+    def _from_workers(
+        self, tokenizer: Any, which: Index, drop: float, seed: int, places: Index
     ) -> Inputs:
         """Inputs that the processes made, each those of neighbours in the batches."""
         with self._starting:
-            if not self._processes:
-                self._processes = [
-                    encode_worker(self.batch, tokenizer) for _ in range(self.num_workers)
-                ]
+            if not self._workers:
+                self._workers = [self.batch.worker(tokenizer) for _ in range(self.num_workers)]
         place = places % self.config.batch_size
         first = int(place.min())
-        reader = (place - first) * self.num_workers // (int(place.max()) + 1 - first)
-        parts = [np.flatnonzero(reader == k) for k in range(self.num_workers)]
+        owner = (place - first) * self.num_workers // (int(place.max()) + 1 - first)
+        parts = [np.flatnonzero(owner == k) for k in range(self.num_workers)]
         try:
             jobs = [
-                process.submit(encode_in_worker, which[part], drop, seed, places[part])
-                for process, part in zip(self._processes, parts, strict=True)
+                worker.submit(which[part], drop, seed, places[part])
+                for worker, part in zip(self._workers, parts, strict=True)
                 if len(part)
             ]
-            made = join([tensors(job.result()) for job in jobs])
+            joined = join([tensors(job.result()) for job in jobs])
         except BrokenProcessPool:
             raise InputError(
                 "a process that reads the store was killed, perhaps for want of memory; set "
                 "num_workers=0, or fewer of them, and resume"
             ) from None
-        return take(made, torch.from_numpy(np.argsort(np.concatenate(parts))))
+        return take(joined, torch.from_numpy(np.argsort(np.concatenate(parts))))
 
 
-def tensors(inputs: dict[str, Any]) -> Inputs:
-    """Arrays as a model takes them; memory is shared."""
-    return {name: torch.from_numpy(array) for name, array in inputs.items()}
-
-
-# What a model learns from.
-
-Scores = Callable[[Tensor, Tensor], dict[str, float]]
-
-
-@dataclass(frozen=True)
-class TrainingData:
-    """What a model learns from.
-
-    ``valid``: inputs and targets (as the loss takes them) of the validation part, or None;
-    ``scores(outputs, targets)`` in units of the world, of which ``metric`` decides. ``key``: a
-    hash of data and configuration, which a training that goes on must share. ``valid_weight``: of
-    the series of the validation part.
-    """
-
-    source: BatchSource
-    outputs: OutputConfig
-    valid: tuple[Inputs, Tensor] | None = None
-    scores: Scores | None = None
-    metric: str = ""
-    class_weight: Tensor | None = None
-    key: str = ""
-    valid_weight: Tensor | None = None
+def source_of(
+    encoder: Any,
+    series: SeriesBatch | LazySeries,
+    target: Tensor,
+    config: TrainConfig,
+    *,
+    num_workers: int = 0,
+    **options: Any,
+) -> Source:
+    """Batches of series in memory or in a store; ``options`` as of ``Source``."""
+    if isinstance(series, LazySeries):
+        return StoredSource(encoder, series, target, config, **options, num_workers=num_workers)
+    return Source(encoder, series, target, config, **options)
 
 
 # Raised when series come in another order, or are changed by other draws: a training that goes on
@@ -627,8 +602,8 @@ def run_fingerprint(*parts: Any) -> str:
             for array in (part.times, part.values, part.offsets, part.static):
                 if array is not None:
                     digest.update(np.ascontiguousarray(array).view(np.uint8).data)
-        elif isinstance(part, StoredSeries):
-            digest.update(part.key.encode())
+        elif isinstance(part, LazySeries):
+            digest.update(part.fingerprint().encode())
         elif isinstance(part, str):
             digest.update(part.encode())
         elif isinstance(part, Tensor):

@@ -39,7 +39,7 @@ def report_lost_process() -> Iterator[None]:
 class ProcessGroup:
     """``size`` processes, of which this is number ``rank``; the first one writes the files.
 
-    All processes must make the same calls in the same order. A processes of one exchanges nothing.
+    All processes must make the same calls in the same order. A group of one exchanges nothing.
     """
 
     rank: int = 0
@@ -69,10 +69,10 @@ class ProcessGroup:
         """What each process has, for all of them."""
         if self.alone:
             return [value]
-        found: list[Any] = [None] * self.size
+        values: list[Any] = [None] * self.size
         with report_lost_process():
-            dist.all_gather_object(found, value, group=self.group)
-        return found
+            dist.all_gather_object(values, value, group=self.group)
+        return values
 
     def same(self, value: T) -> T:
         """What the first process has."""
@@ -81,8 +81,7 @@ class ProcessGroup:
         shared = [value if self.first else None]
         with report_lost_process():
             dist.broadcast_object_list(shared, src=0, group=self.group)
-        found: T = shared[0]  # type: ignore[assignment]
-        return found
+        return shared[0]  # type: ignore[return-value]
 
     def agreed(self, work: Callable[[], T]) -> T:
         """``work()`` of every process; if it fails in one of them, it fails in all."""
@@ -90,7 +89,7 @@ class ProcessGroup:
             return work()
         problem: Exception | None = None
         try:
-            found = work()
+            result = work()
         except Exception as error:
             problem = error
         shared = self.gathered(None if problem is None else (str(problem) or repr(problem)))
@@ -99,19 +98,18 @@ class ProcessGroup:
         for rank, text in enumerate(shared):
             if text is not None:
                 raise InputError(f"process {rank + 1} of {self.size} failed: {text}")
-        return found
+        return result
 
     def once(self, work: Callable[[], T]) -> T:
         """``work()`` of the first process, which all others wait for and are told of."""
-        found = self.agreed(lambda: work() if self.first else None)
-        return self.same(found)  # type: ignore[return-value]
+        return self.same(self.agreed(lambda: work() if self.first else None))  # type: ignore[return-value]
 
 
 def current_process_group() -> ProcessGroup:
     """The processes that a launcher (torchrun, accelerate, Ray) started together with this one.
 
     A group of ``torch.distributed`` that is there is used; else the environment that launchers set
-    is followed. Without either, this process is a processes of its own.
+    is followed. Without either, this process is a group of its own.
     """
     if not dist.is_available():
         return ProcessGroup()

@@ -9,10 +9,9 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import chain
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -24,7 +23,7 @@ from torch.nn.parallel import DistributedDataParallel
 from roughformer.errors import CheckpointError, InputError
 from roughformer.model import OutputConfig, loss_of, loss_weight, run_model
 from roughformer.train.config import TrainConfig
-from roughformer.train.data import SAMPLE_WEIGHT, Inputs, Share, TrainingData, shares, take
+from roughformer.train.data import SAMPLE_WEIGHT, BatchSource, Inputs, take
 from roughformer.train.distributed import ProcessGroup, current_process_group, report_lost_process
 from roughformer.train.validation import better
 from roughformer.util.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
@@ -137,52 +136,49 @@ class Progress:
 
     def __init__(self, shown: bool, total_steps: int, title: str = "training") -> None:
         """``total_steps`` over all epochs."""
-        self.shown, self.total, self.title = shown, total_steps, title
-        self._bar: Any = None
-        self._task: Any = None
-        self._last_line = -1e9
-        self._start = 0.0
-        self._first = 0
+        from rich import progress
+        from rich.console import Console
+
+        console = Console(stderr=True)
+        self.total, self.title = total_steps, title
+        self._lines = shown and not console.is_terminal
+        self._bar = progress.Progress(
+            progress.TextColumn("{task.description}"),
+            progress.BarColumn(bar_width=24),
+            progress.TextColumn("{task.fields[facts]}"),
+            progress.TimeElapsedColumn(),
+            progress.TextColumn("left"),
+            progress.TimeRemainingColumn(),
+            console=console,
+            disable=not shown or not console.is_terminal,
+        )
+        self._task = self._bar.add_task(title, total=total_steps, facts="")
+        self._last_line, self._start, self._first = -1e9, 0.0, 0
 
     def __enter__(self) -> Self:
         """Open the bar."""
         self._start = time.perf_counter()
-        if self.shown and sys.stderr.isatty():
-            from rich import progress
-            from rich.console import Console
-
-            self._bar = progress.Progress(
-                progress.TextColumn("{task.description}"),
-                progress.BarColumn(bar_width=24),
-                progress.TextColumn("{task.fields[facts]}"),
-                progress.TimeElapsedColumn(),
-                progress.TextColumn("left"),
-                progress.TimeRemainingColumn(),
-                console=Console(stderr=True),
-            )
-            self._bar.start()
-            self._task = self._bar.add_task(self.title, total=self.total, facts="")
+        self._bar.start()
         return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the bar."""
+        self._bar.stop()
 
     def resumed(self, done: int) -> None:
         """Steps that an earlier process has done."""
         self._first = done
-        if self._bar is not None:
-            self._bar.update(self._task, completed=done)
+        self._bar.update(self._task, completed=done)
 
     def step(self, done: int, loss: float, rate: float, metric: str) -> None:
         """After a batch: steps done in all, its loss, series per second, the last metric."""
-        if self._bar is not None:
-            facts = f"loss {loss:.4g}  {metric}  {rate:,.0f} series/s"
-            self._bar.update(self._task, completed=done, facts=facts)
+        facts = f"loss {loss:.4g}  {metric}  {rate:,.0f} series/s"
+        self._bar.update(self._task, completed=done, facts=facts)
 
     def epoch(self, record: dict[str, Any], done: int, epochs: int, best: bool) -> None:
         """After an epoch. Lines are at least a second apart, the last one always comes."""
-        if not self.shown or self._bar is not None:
-            return
         now = time.perf_counter()
-        last = record["epoch"] == epochs
-        if now - self._last_line < 1.0 and not last:
+        if not self._lines or (now - self._last_line < 1.0 and record["epoch"] < epochs):
             return
         self._last_line = now
         worked = max(done - self._first, 1)
@@ -196,15 +192,55 @@ class Progress:
             flush=True,
         )
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Close the bar."""
-        if self._bar is not None:
-            self._bar.stop()
+
+# What a model learns from.
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """What a model learns from.
+
+    ``valid``: inputs and targets (as the loss takes them) of the validation part, or None;
+    ``scores(outputs, targets)`` in units of the world, of which ``metric`` decides. ``key``: a
+    hash of data and configuration, which a training that goes on must share. ``valid_weight``: of
+    the series of the validation part.
+    """
+
+    source: BatchSource
+    outputs: OutputConfig
+    valid: tuple[Inputs, Tensor] | None = None
+    scores: Callable[[Tensor, Tensor], dict[str, float]] | None = None
+    metric: str = ""
+    class_weight: Tensor | None = None
+    key: str = ""
+    valid_weight: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Share:
+    """Inputs and targets of the series of a batch that this process takes, or why it has none."""
+
+    inputs: Inputs
+    target: Tensor
+    problem: Exception | None = None
+
+
+def shares(source: BatchSource, epoch: int, first: int, processes: ProcessGroup) -> Iterator[Share]:
+    """The shares of this process. An error in making one is handed over, and the last: others wait
+    for this process and must be told.
+    """
+    batches = source.epoch(epoch, first, processes.rank, processes.size)
+    while True:
+        try:
+            share = Share(*next(batches))
+        except StopIteration:
+            return
+        except Exception as error:
+            if processes.alone:
+                raise
+            yield Share({}, torch.zeros(0), error)
+            return
+        yield share
 
 
 # Everything a training needs to go on bit for bit where it was stopped.
@@ -232,12 +268,6 @@ class TrainState:
         return cls(**saved.config["state"], best=saved.tensors.get("best"))
 
 
-_PLAIN = (
-    "epoch", "step", "loss_sum", "loss_count", "seconds", "stale", "finished", "best_metric",
-    "best_epoch", "history",
-)  # fmt: skip
-
-
 def save_state(
     directory: Path, key: str, state: TrainState, model: nn.Module, moments: dict[str, Tensor]
 ) -> None:
@@ -253,7 +283,7 @@ def save_state(
         tensors["random"] |= {f"cuda{i}": s for i, s in enumerate(torch.cuda.get_rng_state_all())}
     if state.best is not None:
         tensors["best"] = state.best
-    plain = {name: getattr(state, name) for name in _PLAIN}
+    plain = {f.name: getattr(state, f.name) for f in fields(state) if f.name != "best"}
     save_checkpoint(directory, {"kind": "training", "key": key, "state": plain}, tensors)
 
 
@@ -314,11 +344,8 @@ class Strategy:
     def answers(self, inputs: dict[str, Tensor]) -> Tensor:
         """``(k, B, ...)``: the answers of the model, to be trained each by itself."""
         on_device = {name: x.to(self.device) for name, x in inputs.items()}
-        if self.apart:
-            several: Tensor = self.module(**on_device, separate=True)
-            return several
-        one: Tensor = self.module(**on_device)
-        return one.unsqueeze(0)
+        answers: Tensor = self.module(**on_device, **({"separate": True} if self.apart else {}))
+        return answers if self.apart else answers.unsqueeze(0)
 
     def update(self, rate: float, factor: float = 1.0) -> None:
         """A step of the optimiser with ``factor`` times the gradients, clipped."""
@@ -384,14 +411,14 @@ def _device(config: TrainConfig, processes: ProcessGroup) -> torch.device:
     check_device(config.device)
     if config.device == "cpu":
         return torch.device("cpu")
-    found = torch.accelerator.current_accelerator(check_available=True)
-    if found is None or (found.type == "mps" and not processes.alone):  # no processes share one
+    device = torch.accelerator.current_accelerator(check_available=True)
+    if device is None or (device.type == "mps" and not processes.alone):  # no processes share one
         return torch.device("cpu")
-    if found.type == "cuda" and not processes.alone:
+    if device.type == "cuda" and not processes.alone:
         number = int(os.environ.get("LOCAL_RANK", processes.rank)) % torch.cuda.device_count()
         torch.cuda.set_device(number)
         return torch.device("cuda", number)
-    return found
+    return device
 
 
 # One step of training: the loss of a global batch, whoever has which of its series.
@@ -421,14 +448,12 @@ def spread(target: Tensor, inputs: Inputs, outputs: OutputConfig) -> Tensor:
 
 @dataclass(frozen=True)
 class Batch:
-    """What a step found out, agreed on by all processes: the loss and the series of the global
-    batch, and what the first process said.
-    """
+    """A step as all processes see it."""
 
-    loss: float
-    count: int
-    along: float
-    save: bool
+    loss: float  # of the global batch
+    count: int  # its series
+    along: float  # steps or share of the budget that are done, by the clock of the first process
+    save: bool  # whether to save the state now
 
 
 @dataclass
@@ -448,32 +473,32 @@ class TrainStep:
     idle: Inputs  # of some series, for a process whose share is empty
 
     def learn(self, share: Share, along: float, save: bool) -> tuple[Batch, float]:
-        """Make the gradients. What was found, and the factor that they still need."""
+        """Make the gradients; also the factor that they still need."""
         processes, strategy = self.processes, self.strategy
         loss, weight, problem = self._loss(share)
         if processes.alone:
             strategy.backward(loss)
             return Batch(float(loss.detach()), len(share.target), along, save), 1.0
         strategy.backward(loss * weight)
-        said = (along, float(save)) if processes.first else (0.0, 0.0)
-        lossy, total, count, along, saving, failed = processes.sums(
+        of_first = (along, float(save)) if processes.first else (0.0, 0.0)
+        loss_sum, total, count, along, saving, failed = processes.sums(
             float(loss.detach()) * weight,
             weight,
             len(share.target),
-            *said,
+            *of_first,
             problem is not None,
         )
         if failed:
             processes.agreed(lambda: _raise(problem))
         total = max(total, 1e-12)
-        return Batch(lossy / total, int(count), along, saving > 0), processes.size / total
+        return Batch(loss_sum / total, int(count), along, saving > 0), processes.size / total
 
     def _loss(self, share: Share) -> tuple[Tensor, float, Exception | None]:
         """The mean loss of the share, its weight, and why there is none."""
         problem = share.problem
         if problem is None and len(share.target):
             try:
-                return *self._taught(share), None
+                return *self._loss_and_weight(share), None
             except Exception as error:
                 if self.processes.alone:
                     raise
@@ -482,17 +507,17 @@ class TrainStep:
         nothing = self.strategy.answers(self.idle).nan_to_num().sum() * 0
         return nothing, 0.0, problem
 
-    def _taught(self, share: Share) -> tuple[Tensor, float]:
-        device = self.strategy.device
-        aim = spread(share.target, share.inputs, self.outputs).to(device)
+    def _loss_and_weight(self, share: Share) -> tuple[Tensor, float]:
+        device, classes = self.strategy.device, self.class_weight
+        target = spread(share.target, share.inputs, self.outputs).to(device)
         inputs = dict(share.inputs)
         series = inputs.pop(SAMPLE_WEIGHT, None)
         series = None if series is None else series.to(device)
         weight = 1.0
         if not self.processes.alone:
-            weight = float(loss_weight(aim, self.outputs, self.class_weight, series))
+            weight = float(loss_weight(target, self.outputs, classes, series))
         losses = [
-            loss_of(answer.float(), aim, self.outputs, self.class_weight, self.smoothing, series)
+            loss_of(answer.float(), target, self.outputs, classes, self.smoothing, series)
             for answer in self.strategy.answers(inputs)
         ]
         return torch.stack(losses).mean(), weight
@@ -559,14 +584,13 @@ def _outputs(strategy: Strategy, inputs: Inputs, size: int, processes: ProcessGr
     """
     if processes.alone:
         return run_model(strategy.module, inputs, strategy.device, size)
-    n = len(inputs["times"])
-    pieces = [slice(i, i + size) for i in range(0, max(n, 1), size)]
-    found = {}
-    for i in range(processes.rank, len(pieces), processes.size):
-        found[i] = run_model(strategy.module, take(inputs, pieces[i]), strategy.device, size)
-    gathered = processes.gathered(found)
-    whole = {i: output for share in gathered for i, output in share.items()}
-    return torch.cat([whole[i] for i in range(len(pieces))])
+    pieces = [slice(i, i + size) for i in range(0, max(len(inputs["times"]), 1), size)]
+    own = {
+        i: run_model(strategy.module, take(inputs, pieces[i]), strategy.device, size)
+        for i in range(processes.rank, len(pieces), processes.size)
+    }
+    outputs = {i: output for part in processes.gathered(own) for i, output in part.items()}
+    return torch.cat([outputs[i] for i in range(len(pieces))])
 
 
 def _record(
@@ -591,12 +615,13 @@ def _record(
     assert data.valid is not None
     assert data.scores is not None
     inputs, target = data.valid
-    aim = spread(target, inputs, data.outputs)
     weight = None if data.class_weight is None else data.class_weight.cpu()
-    scores = data.scores(output, target)
-    loss = loss_of(output, aim, data.outputs, weight, sample_weight=data.valid_weight)
+    loss = loss_of(
+        output, spread(target, inputs, data.outputs), data.outputs, weight,
+        sample_weight=data.valid_weight,
+    )  # fmt: skip
     record["valid_loss"] = float(loss)
-    scores["loss"] = record["valid_loss"]
+    scores = data.scores(output, target) | {"loss": record["valid_loss"]}
     # A validation part of one class has no AUROC: then the loss decides.
     name = "loss" if math.isnan(scores[data.metric]) else data.metric
     record["metric"], record["valid_metric"] = name, scores[name]
@@ -635,12 +660,12 @@ def train(
             "the processes of this training have different data or configurations; start them "
             "all with the same ones"
         )
-    where = None if run_dir is None else run_dir / "state"
+    directory = None if run_dir is None else run_dir / "state"
     saved = None
     if resume:
-        if where is None:
+        if directory is None:
             raise InputError("resume=True needs the directory of the run: run_dir=")
-        saved = processes.once(lambda: read_state(where, data.key))
+        saved = processes.once(lambda: read_state(directory, data.key))
     state = TrainState()
     if saved is not None:
         model.load_state_dict(saved.tensors["model"])
@@ -653,7 +678,7 @@ def train(
         lambda: TrainingLog(run_dir if processes.first else None, tensorboard and processes.first)
     )
     log.restart(state.history)
-    saver = _Saver(where, data.key, strategy, processes)
+    saver = _Saver(directory, data.key, strategy, processes)
     total = config.epochs * data.source.n_steps
     with Progress(verbose and processes.first, total) as progress:
         progress.resumed(state.epoch * data.source.n_steps + state.step)
@@ -666,7 +691,7 @@ def train(
             done = state.epoch * data.source.n_steps
             progress.epoch(record, done, config.epochs, best)
             saver.save(state)
-            if config.callbacks and _told_to_stop(config, record, processes):
+            if config.callbacks and _callback_stops(config, record, processes):
                 state.finished = True
                 saver.save(state)
     log.close()
@@ -676,7 +701,7 @@ def train(
     return state.history
 
 
-def _told_to_stop(config: TrainConfig, record: dict[str, Any], processes: ProcessGroup) -> bool:
+def _callback_stops(config: TrainConfig, record: dict[str, Any], processes: ProcessGroup) -> bool:
     """Call every callback, in the first process; whether one of them ends the training."""
 
     def call() -> bool:
@@ -690,7 +715,7 @@ def _told_to_stop(config: TrainConfig, record: dict[str, Any], processes: Proces
 class _Saver:
     """Saves the state of a training, if it has a place for it."""
 
-    where: Path | None
+    directory: Path | None
     key: str
     strategy: Strategy
     processes: ProcessGroup
@@ -698,18 +723,21 @@ class _Saver:
 
     def save(self, state: TrainState) -> None:
         """All processes must call it; the first one writes what is in ``strategy.model``."""
-        if self.where is None:
+        directory = self.directory
+        if directory is None:
             return
-        where, model, moments = self.where, self.strategy.model, self.strategy.moments()
-        if self.processes.first:
-            self.processes.agreed(lambda: save_state(where, self.key, state, model, moments))
-        else:
-            self.processes.agreed(lambda: None)
+        model, moments = self.strategy.model, self.strategy.moments()
+
+        def write() -> None:
+            if self.processes.first:
+                save_state(directory, self.key, state, model, moments)
+
+        self.processes.agreed(write)
         self.last = time.perf_counter()
 
     def due(self, seconds: float) -> bool:
         """Whether the last save is longer ago."""
-        return self.where is not None and time.perf_counter() - self.last > seconds
+        return self.directory is not None and time.perf_counter() - self.last > seconds
 
 
 def _epoch(
@@ -751,7 +779,9 @@ def _epoch(
         state.loss_count += batch.count
         seconds = state.seconds + now() - since
         speed = state.loss_count / seconds
-        progress.step(done + 1, batch.loss, speed, _shown(data.metric, state))
+        last = state.history[-1]["valid_metric"] if state.history else None
+        metric = "" if last is None else f"{data.metric} {last:.4g}"
+        progress.step(done + 1, batch.loss, speed, metric)
         if batch.save:
             saver.save(replace(state, seconds=seconds))
     return rate
@@ -763,8 +793,3 @@ def _budget_used(config: TrainConfig, state: TrainState, since: float) -> float:
         return 0.0
     earlier = sum(record["seconds"] for record in state.history) + state.seconds
     return float(earlier + now() - since) / config.max_seconds
-
-
-def _shown(metric: str, state: TrainState) -> str:
-    last = state.history[-1]["valid_metric"] if state.history else None
-    return "" if last is None else f"{metric} {last:.4g}"

@@ -8,8 +8,6 @@ import numpy.typing as npt
 from roughformer.errors import InputError
 from roughformer.util.checks import real_number
 
-__all__ = ["fold_validation", "split_validation"]
-
 Index = npt.NDArray[np.int64]
 
 
@@ -182,7 +180,7 @@ def classification_scores(
     hit = guess == labels
     recall = [_mean(hit, weight, labels == c) for c in present]
     right = probabilities[np.arange(n), labels].clip(1e-12, 1.0)
-    found = {
+    scores = {
         "accuracy": _mean(hit, weight),
         "balanced_accuracy": float(np.mean(recall)),
         "log_loss": _mean(-np.log(right), weight) + 0.0,  # 0, not -0
@@ -193,8 +191,8 @@ def classification_scores(
         which = [1] if k == 2 else list(present)
         one = [(labels == c, probabilities[:, c]) for c in which]
         for name, score in (("auroc", roc_auc_score), ("auprc", average_precision_score)):
-            found[name] = float(np.mean([score(y, p, sample_weight=weight) for y, p in one]))
-    return found
+            scores[name] = float(np.mean([score(y, p, sample_weight=weight) for y, p in one]))
+    return scores
 
 
 def _mean(values: Array, weight: Array | None, among: Any = slice(None)) -> float:

@@ -11,19 +11,3 @@ from roughformer.tune.search import (
     trial_row,
 )
 from roughformer.tune.space import Choice, Range, Space, default_space, parse_space
-
-__all__ = [
-    "PRUNERS",
-    "Choice",
-    "Problem",
-    "Range",
-    "Search",
-    "Space",
-    "as_csv",
-    "begun_trials",
-    "best_trial",
-    "default_space",
-    "parse_space",
-    "search_figures",
-    "trial_row",
-]

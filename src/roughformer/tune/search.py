@@ -18,7 +18,6 @@ from typing import Any
 import numpy.typing as npt
 
 from roughformer.errors import InputError
-from roughformer.estimators import estimator_class
 from roughformer.series import SeriesBatch
 from roughformer.train import HIGHER_IS_BETTER, better
 from roughformer.tune.space import Space
@@ -38,7 +37,8 @@ class Problem:
 
     Attributes
     ----------
-    task : {"classification", "regression"}
+    estimator : type
+        Class of the estimators.
     batch : SeriesBatch
         B series.
     target : ndarray (B,) or (B, m)
@@ -46,16 +46,13 @@ class Problem:
         Groups that a split keeps together.
     held : (SeriesBatch, ndarray), optional
         Validation series and their targets, instead of a part of ``batch``.
-    model : str
-        Name of the model, as ``estimator_class`` takes it.
     """
 
-    task: str
+    estimator: Any
     batch: SeriesBatch
     target: Array
     groups: Array | None = None
     held: tuple[SeriesBatch, Array] | None = None
-    model: str = "rformer"
 
 
 @dataclass(frozen=True)
@@ -71,8 +68,7 @@ class Search:
     @property
     def metric(self) -> str:
         """What trials are compared by, on validation."""
-        cls = estimator_class(self.problem.task, self.problem.model)
-        return str(cls.checked_metric(self.settings["training__metric"]))
+        return str(self.problem.estimator.checked_metric(self.settings["training__metric"]))
 
     def open(self) -> Any:
         """The ``optuna.Study``; a new one begins with ``settings`` themselves."""
@@ -190,8 +186,7 @@ def run_trial(problem: Problem, settings: dict[str, Any], trial: Any) -> dict[st
     """
     optuna = optional("optuna", "tune")
     started = time.perf_counter()
-    cls = estimator_class(problem.task, problem.model)
-    metric = cls.checked_metric(settings["training__metric"])
+    metric = problem.estimator.checked_metric(settings["training__metric"])
     best: dict[str, Any] = {}
 
     def after_epoch(record: dict[str, Any]) -> None:
@@ -215,7 +210,7 @@ def run_trial(problem: Problem, settings: dict[str, Any], trial: Any) -> dict[st
         "run_dir": None, "verbose": 0, "training__callbacks": (after_epoch,),
         "training__baselines": False,
     }  # fmt: skip
-    estimator = cls.from_settings(settings | running)
+    estimator = problem.estimator.from_settings(settings | running)
     estimator.fit(
         problem.batch, problem.target, groups=problem.groups, validation_data=problem.held
     )
@@ -304,7 +299,7 @@ def search_figures(study: Any, metric: str) -> list[tuple[str, str, Any]]:
         ("parallel", "A line for each trial; the darker, the better the score",
          draw.plot_parallel_coordinate),
     )  # fmt: skip
-    found = []
+    figures = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # these functions are called experimental
         for name, caption, plot in pictures:
@@ -314,8 +309,8 @@ def search_figures(study: Any, metric: str) -> list[tuple[str, str, Any]]:
                 continue
             figure = axes.figure
             optional("matplotlib.pyplot", "plots").close(figure)
-            found.append((name, caption, figure))
-    return found
+            figures.append((name, caption, figure))
+    return figures
 
 
 def _pruner(optuna: Any, name: str, epochs: int) -> Any:
@@ -336,20 +331,21 @@ def _requeue(study: Any) -> None:
     trials = study.get_trials(deepcopy=False)
     again = {t.user_attrs.get("again") for t in trials}
     for trial in trials:
+        attempts = trial.user_attrs.get("attempts", 0)
         if trial.state.name == "RUNNING":
-            own = optuna.trial.Trial(study, trial._trial_id)
-            attempts = trial.user_attrs.get("attempts", 0) + 1
+            attempts += 1
             if attempts >= _ATTEMPTS:
+                own = optuna.trial.Trial(study, trial._trial_id)
                 own.set_user_attr("failed", f"its process died {attempts} times while it ran")
-                study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
-                continue
             study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
+            if attempts >= _ATTEMPTS:
+                continue
         elif not trial.user_attrs.get("interrupted") or trial.number in again:
             continue
-        else:
-            attempts = trial.user_attrs.get("attempts", 0)
         attrs = {"again": trial.number, "attempts": attempts}
-        study.enqueue_trial(trial.params, user_attrs=attrs)
+        # It may have died before it took the parameters that were queued for it.
+        params = trial.system_attrs.get("fixed_params", {}) | trial.params
+        study.enqueue_trial(params, user_attrs=attrs)
 
 
 def _mend(path: Path) -> None:

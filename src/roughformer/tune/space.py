@@ -53,9 +53,9 @@ class Range:
 
     def plain(self) -> Any:
         """As TOML and JSON have it."""
-        found: dict[str, Any] = {"low": self.low, "high": self.high}
-        found |= {"log": True} if self.log else {}
-        return found | ({} if self.step is None else {"step": self.step})
+        plain: dict[str, Any] = {"low": self.low, "high": self.high}
+        plain |= {"log": True} if self.log else {}
+        return plain | ({} if self.step is None else {"step": self.step})
 
 
 class Space(dict[str, Choice | Range]):
@@ -63,30 +63,28 @@ class Space(dict[str, Choice | Range]):
 
     def values(self, drawn: Mapping[str, Any]) -> dict[str, Any]:  # type: ignore[override]
         """Settings of an estimator from what a study has drawn."""
-        found = {}
+        settings = {}
         for name, what in self.items():
-            if name not in drawn:  # the trial ended before
-                continue
-            mark = drawn[name]
-            if isinstance(what, Choice):
-                found[name] = what.values[what.labels.index(mark)]
-            else:
-                found[name] = mark
-        return found
+            if name in drawn:  # a trial may have ended before
+                label = drawn[name]
+                if isinstance(what, Choice):
+                    label = what.values[what.labels.index(label)]
+                settings[name] = label
+        return settings
 
     def place(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """The way back: what a study would have drawn, for the settings that lie in the space."""
-        found = {}
+        drawn = {}
         for name, what in self.items():
             value = settings.get(name)
             if isinstance(what, Choice):
                 if _label(value) in what.labels:
-                    found[name] = _label(value)
+                    drawn[name] = _label(value)
             elif isinstance(value, int | float) and not isinstance(value, bool):
                 steps = 0.0 if what.step is None else (value - what.low) / what.step
                 if what.low <= value <= what.high and math.isclose(steps, round(steps)):
-                    found[name] = value
-        return found
+                    drawn[name] = value
+        return drawn
 
     def suggest(self, trial: Any) -> dict[str, Any]:
         """Settings of an estimator that an Optuna trial proposes."""
@@ -110,20 +108,20 @@ class Space(dict[str, Choice | Range]):
 def parse_space(table: Mapping[str, Any], check: Check) -> tuple[Space, dict[str, Any]]:
     """The space that a TOML file describes, and the values that it fixes."""
     space, fixed = Space(), {}
-    for name, said in table.items():
-        if isinstance(said, list):
-            if not said:
+    for name, entry in table.items():
+        if isinstance(entry, list):
+            if not entry:
                 raise InputError(f"{name} = [] leaves nothing to choose; name some values")
-            values = tuple(check(name, value) for value in said)
+            values = tuple(check(name, value) for value in entry)
             labels = [_label(value) for value in values]
             twice = [value for i, value in enumerate(labels) if value in labels[:i]]
             if twice:
                 raise InputError(f"{name} has the choice {twice[0]!r} twice; name each value once")
             space[name] = Choice(values)
-        elif isinstance(said, dict) and _WORDS & set(said):
-            space[name] = _range(name, said, check)
+        elif isinstance(entry, dict) and _WORDS & set(entry):
+            space[name] = _range(name, entry, check)
         else:
-            fixed[name] = check(name, said)
+            fixed[name] = check(name, entry)
     if not space:
         raise InputError(
             "the space has nothing to search: give some parameter choices, d_model = [32, 64], or "
@@ -132,13 +130,13 @@ def parse_space(table: Mapping[str, Any], check: Check) -> tuple[Space, dict[str
     return space, fixed
 
 
-def _range(name: str, said: Mapping[str, Any], check: Check) -> Range:
-    unknown = sorted(set(said) - _WORDS)
-    if unknown or not {"low", "high"} <= set(said):
+def _range(name: str, entry: Mapping[str, Any], check: Check) -> Range:
+    unknown = sorted(set(entry) - _WORDS)
+    if unknown or not {"low", "high"} <= set(entry):
         wrong = f"has {unknown[0]!r}" if unknown else "lacks low or high"
         raise InputError(f"{name} {wrong}: a range is {{ low = ..., high = ..., log = true }}")
-    low, high = said["low"], said["high"]
-    log, step = said.get("log", False), said.get("step")
+    low, high = entry["low"], entry["high"]
+    log, step = entry.get("log", False), entry.get("step")
     if any(isinstance(v, bool) or not isinstance(v, int | float) for v in (low, high)):
         raise InputError(f"{name}: low and high must be numbers, got {low!r} and {high!r}")
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
@@ -149,12 +147,12 @@ def _range(name: str, said: Mapping[str, Any], check: Check) -> Range:
         raise InputError(f"{name}: a log scale starts above 0 and has no step")
     if step is not None and (not isinstance(step, int | float) or not step > 0):
         raise InputError(f"{name}: step must be a number above 0, got {step!r}")
-    found = Range(low, high, log, step)
-    if found.whole and step is not None and step != int(step):
+    span = Range(low, high, log, step)
+    if span.whole and step is not None and step != int(step):
         raise InputError(f"{name}: whole numbers need a whole step, got {step!r}")
     for value in (low, high):
         check(name, value)
-    return found
+    return span
 
 
 def _label(value: Any) -> Any:
@@ -193,7 +191,7 @@ def default_space(
     }
     if causal:  # its spectrum would see the future, so "auto" is none
         del choices["tokens__spectrum"]
-    found = Space()
+    space = Space()
     for name, values in choices.items():
         if name not in start:  # the model has no such option
             continue
@@ -203,17 +201,17 @@ def default_space(
             if all(isinstance(value, int) for value in values):
                 values = sorted(values)
         if len(values) > 1:
-            found[name] = Choice(tuple(values))
+            space[name] = Choice(tuple(values))
     for name, span in rates.items():
         assert isinstance(span, Range)
         if name not in start:
             continue
         own = start[name]
         if span.log and own <= 0:  # not on this scale
-            found[name] = span
+            space[name] = span
         else:
-            found[name] = Range(min(span.low, own), max(span.high, own), span.log)
-    return Space({name: what for name, what in found.items() if name not in fixed})
+            space[name] = Range(min(span.low, own), max(span.high, own), span.log)
+    return Space({name: what for name, what in space.items() if name not in fixed})
 
 
 def _windows(batch: SeriesBatch, causal: bool) -> list[Any]:

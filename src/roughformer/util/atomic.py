@@ -23,16 +23,6 @@ from roughformer.errors import InputError
 if sys.platform != "win32":
     import fcntl
 
-__all__ = [
-    "directory_lock",
-    "holding",
-    "locked",
-    "make_directories",
-    "read_directory",
-    "replace_directory",
-    "write_file",
-    "writing",
-]
 
 T = TypeVar("T")
 # A reader starts again when the directory was replaced under its hands. Opening the files takes
@@ -123,7 +113,8 @@ def read_directory(path: str | os.PathLike[str], read: Callable[[Callable[[str],
             try:
                 return read(folder.open_file)
             except Exception:
-                if folder.is_still(place):
+                # The old one under its other name may be on its way out, file by file.
+                if folder.is_still(place) and (place == target or not os.path.lexists(target)):
                     raise
             finally:
                 folder.close()
@@ -231,6 +222,16 @@ def make_directories(path: str) -> None:
         _flush_directory(os.path.dirname(path))
 
 
+def _lock(handle: int, wait: bool) -> None:
+    """Lock an open file; without ``wait`` ``BlockingIOError`` if another process has it."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        raise
+    except OSError:  # a file system without locks
+        pass
+
+
 @contextlib.contextmanager
 def locked(directory: str, wait: bool = True) -> Iterator[None]:
     """Hold the one lock of ``directory``; it goes with the process, so none is left behind.
@@ -241,12 +242,7 @@ def locked(directory: str, wait: bool = True) -> Iterator[None]:
         return
     handle = os.open(directory, _READ)
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except BlockingIOError:
-            raise
-        except OSError:  # a file system without locks
-            pass
+        _lock(handle, wait)
         yield
     finally:
         # A process forked meanwhile has the handle too, so closing ours would not release it.
@@ -266,13 +262,11 @@ def holding(path: str | os.PathLike[str]) -> Iterator[bool]:
     while True:
         handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock(handle, wait=False)
         except BlockingIOError:
             os.close(handle)
             yield False
             return
-        except OSError:  # a file system without locks
-            pass
         with contextlib.suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(handle), os.stat(path)):
                 break
@@ -308,24 +302,19 @@ def directory_lock(directory: Path, patience: float = _PATIENCE) -> Iterator[tup
         yield ()
         return
     handle = os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o666)
+    until = time.monotonic() + patience
     try:
-        _wait_for(handle, directory, time.monotonic() + patience)
+        while True:
+            try:
+                _lock(handle, wait=False)
+                break
+            except BlockingIOError:
+                if time.monotonic() > until:
+                    raise InputError(
+                        f"another command works in {directory}; wait for its end, or choose "
+                        "another place with --out"
+                    ) from None
+            time.sleep(0.1)
         yield (handle,)
     finally:
         os.close(handle)
-
-
-def _wait_for(handle: int, directory: Path, until: float) -> None:
-    while True:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except BlockingIOError:
-            if time.monotonic() > until:
-                raise InputError(
-                    f"another command works in {directory}; wait for its end, or choose another "
-                    "place with --out"
-                ) from None
-        except OSError:  # a file system without locks
-            return
-        time.sleep(0.1)

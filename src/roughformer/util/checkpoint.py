@@ -23,7 +23,6 @@ from roughformer.util.atomic import read_directory, replace_directory
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["Checkpoint", "load_checkpoint", "save_checkpoint"]
 
 # The format of a checkpoint: names of its files, its manifest, and text <-> bytes.
 

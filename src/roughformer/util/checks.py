@@ -3,13 +3,13 @@
 import importlib
 import numbers
 import os
+from collections import Counter
+from collections.abc import Iterable
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from roughformer.errors import InputError
-
-__all__ = ["existing_file", "optional", "real_number", "whole_number"]
 
 
 def whole_number(value: Any, name: str, least: int, most: int | None = None) -> int:
@@ -42,6 +42,16 @@ def existing_file(path: str | PathLike[str]) -> Path:
         kind = "a directory" if os.path.isdir(file) else "nothing"
         raise InputError(f"expected a file at {file}, found {kind}; check the path")
     return file
+
+
+def unique_names(names: Iterable[str]) -> list[str]:
+    """The names, of which repeated ones get #2, #3, ..."""
+    count: Counter[str] = Counter()
+    unique = []
+    for name in names:
+        count[name] += 1
+        unique.append(name if count[name] == 1 else f"{name}#{count[name]}")
+    return unique
 
 
 def optional(module: str, extra: str) -> Any:

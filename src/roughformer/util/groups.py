@@ -2,13 +2,14 @@
 
 import difflib
 import inspect
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from textwrap import wrap
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from roughformer.errors import InputError
 
-__all__ = ["FrozenDict", "Group", "one_line"]
+Model = TypeVar("Model", bound=BaseModel)
 
 
 def one_line(error: ValidationError) -> InputError:
@@ -81,11 +82,7 @@ class Group(BaseModel):
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
         """Show only the options in the signature, and describe them in the docstring."""
         super().__pydantic_init_subclass__(**kwargs)
-        fields = inspect.signature(cls).parameters.values()
-        shown = [field for field in fields if field.name in cls.options()]
-        cls.__signature__ = inspect.Signature(shown)
-        if "Parameters\n" not in (cls.__doc__ or ""):
-            cls.__doc__ = "\n".join([inspect.cleandoc(cls.__doc__ or ""), *_described(cls)])
+        describe(cls)
 
     @classmethod
     def options(cls) -> list[str]:
@@ -111,15 +108,31 @@ class Group(BaseModel):
         return self
 
 
-def _described(group: type[Group]) -> list[str]:
-    """The lines of numpydoc's section of parameters."""
-    lines = ["", "Parameters", "----------"]
-    for name in group.options():
-        field = group.model_fields[name]
-        kind = getattr(field.annotation, "__name__", str(field.annotation).replace("typing.", ""))
-        lines.append(f"{name} : {kind}, default {field.default!r}")
-        lines += [f"    {field.description}"] if field.description else []
-    return lines
+def describe(model: type[Model]) -> type[Model]:
+    """Show only the options in the signature, and make numpydoc's section of them from their
+    descriptions, unless the docstring has one.
+    """
+    names = model.options() if issubclass(model, Group) else list(model.model_fields)
+    parameters = inspect.signature(model).parameters.values()
+    model.__signature__ = inspect.Signature([x for x in parameters if x.name in names])
+    if "Parameters\n" in (model.__doc__ or ""):
+        return model
+    lines = [inspect.cleandoc(model.__doc__ or ""), "", "Parameters", "----------"]
+    for name in names:
+        field = model.model_fields[name]
+        default = "" if field.is_required() else f", default {field.default!r}"
+        lines.append(f"{name} : {_kind(field.annotation)}{default}")
+        lines += wrap(field.description or "", 96, initial_indent="    ", subsequent_indent="    ")
+    model.__doc__ = "\n".join(lines)
+    return model
+
+
+def _kind(annotation: Any) -> str:
+    """How numpydoc writes a type."""
+    if get_origin(annotation) is Literal:
+        return f"{{{', '.join(map(repr, get_args(annotation)))}}}"
+    plain = isinstance(annotation, type) and get_origin(annotation) is None
+    return annotation.__name__ if plain else str(annotation).replace("typing.", "")
 
 
 def _is_auto(value: Any) -> bool:

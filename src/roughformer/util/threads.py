@@ -9,8 +9,6 @@ import torch
 
 from roughformer.errors import InputError
 
-__all__ = ["using_threads"]
-
 
 @contextmanager
 def using_threads(n_jobs: int | np.integer | None) -> Iterator[None]:

@@ -1,7 +1,7 @@
 // What the model is, in words: the line at the top, legends, names of targets.
 
 import { MOST_CLASSES } from "./answers.js";
-import { plain } from "./format.js";
+import { number, percent, plain } from "./format.js";
 
 const byId = (id) => document.getElementById(id);
 
@@ -20,6 +20,25 @@ export function tells(recording, model, target) {
   return truth === "truth" || name === "" || name === truth || name === first;
 }
 
+export const forecasts = (model) => model.task === "forecasting";
+
+/** A duration in words: of seconds in the unit that fits, of other units the number. */
+export function lasting(time, dated) {
+  if (!dated) return plain(time, 3);
+  const [name, size] = [["days", 86400], ["hours", 3600], ["minutes", 60], ["seconds", 1]].find(
+    ([, seconds]) => time >= 2 * seconds || seconds === 1,
+  );
+  return `${number(time / size)} ${name}`;
+}
+
+/** A forecaster has its answers in the picture of the signal, and no windows that drove them. */
+export function arrange(model) {
+  for (const part of document.querySelectorAll("[data-of=predictions]")) part.hidden = forecasts(model);
+  for (const part of document.querySelectorAll("[data-of=forecasts]")) part.hidden = !forecasts(model);
+  if (!forecasts(model)) return;
+  byId("number-title").textContent = `Forecast, ${lasting(model.horizon, model.dated)} ahead`;
+}
+
 export function describe(model) {
   const { channels, classes, targets, stream } = model;
   const many = (list, most) =>
@@ -29,7 +48,9 @@ export function describe(model) {
   let when = "at the end of every window";
   if (stream?.span) when = `from the last ${plain(stream.span)} s, every ${plain(stream.every)} s`;
   if (stream?.available === false) when = "no streams";
-  byId("facts").textContent = `${what} of ${many(channels, 6)}; ${when}`;
+  byId("facts").textContent = forecasts(model)
+    ? `forecasts of ${many(channels, 6)}, a new one every ${lasting(stream.every, model.dated)}`
+    : `${what} of ${many(channels, 6)}; ${when}`;
   byId("window-word").textContent = stream?.span ? "prediction" : "window end";
   byId("target").replaceChildren(...names.map((name, i) => new Option(name, i)));
   byId("target-field").hidden = names.length < 2;
@@ -38,8 +59,9 @@ export function describe(model) {
 /** What is in the chart of predictions, as far as this kind of signal has it. */
 export function legend(model, { watching, truth }) {
   const { classes, stream } = model;
-  const words = model.quantiles ? "between the outer quantiles" : "± 1 and 2 standard deviations";
-  const spread = model.uncertainty !== "none" ? [["band", words]] : [];
+  let words = model.quantiles ? "between the outer quantiles" : "± 1 and 2 standard deviations";
+  if (model.coverage) words = `interval that holds ${percent(model.coverage)} of the time`;
+  const spread = model.coverage || model.uncertainty !== "none" ? [["band", words]] : [];
   const truths = stream?.span ? [["true", `true mean of ${plain(stream.span)} s`]] : [];
   truths.push(["moment", "true value"]);
   const keys = classes

@@ -19,6 +19,11 @@ function median(numbers) {
 export function readNumber(prediction, target) {
   const of = (value) => (Array.isArray(value) ? value[target] : value);
   const point = of(prediction.point);
+  const interval = prediction.interval;
+  if (interval) {
+    const [low, high] = Array.isArray(interval[0]) ? interval[target] : interval;
+    return { point, deviation: null, low, high };
+  }
   if (prediction.deviation !== undefined && prediction.deviation !== null) {
     const deviation = of(prediction.deviation);
     return { point, deviation, low: point - deviation, high: point + deviation };

@@ -35,6 +35,10 @@ export function percent(share) {
   return `${Math.round(100 * share)} %`;
 }
 
+const STEPS = [
+  1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800,
+];
+
 /** A time of a stream: m:ss from its start, or the time of day if it is of the calendar. */
 export function clock(time) {
   if (!Number.isFinite(time)) return "–";
@@ -47,10 +51,19 @@ export function clock(time) {
   return `${time < 0 ? "−" : ""}${Math.floor(whole / 60)}:${seconds}`;
 }
 
+/** A time of a series: dates by the length of what is shown, else the number. */
+export function moment(time, span) {
+  if (time > 1e8 && time < 1e11) {
+    const date = new Date(1000 * time);
+    return span > 172800 ? date.toLocaleDateString() : date.toLocaleTimeString();
+  }
+  return tick(Number(time.toPrecision(5)));
+}
+
 /** Round times for about `count` ticks: parts of minutes and hours, where they are as long. */
 export function timeTicks(low, high, count) {
   const wish = (high - low) / Math.max(count, 1);
-  const step = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600].find((x) => x >= wish);
+  const step = STEPS.find((x) => x >= wish);
   if (wish < 1 || step === undefined) return ticks(low, high, count);
   const found = [];
   for (let time = step * Math.ceil(low / step); time <= high; time += step) found.push(time);

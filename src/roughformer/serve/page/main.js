@@ -1,13 +1,14 @@
 // The page begins here: it asks for the model, and listens to the controls.
 
-import { describe } from "./about.js";
+import { arrange, describe, forecasts } from "./about.js";
 import { alarmWords, settings } from "./alarms.js";
 import { request, setToken } from "./api.js";
 import { Drivers } from "./drivers.js";
 import { chart, complain, look, page, signal, status } from "./page.js";
 import { startPictures } from "./pictures.js";
 import { readPlace, writePlace } from "./place.js";
-import { WATCH, choose, fillSources, open, play, playOrPause, watch } from "./sources.js";
+import { Recording } from "./recording.js";
+import { WATCH, choose, fillSources, open, play, playOrPause, speed, watch } from "./sources.js";
 
 const AGAIN = 3000; // milliseconds until a service that does not answer is asked once more
 const byId = (id) => document.getElementById(id);
@@ -32,7 +33,9 @@ async function begin() {
   }));
   byId("log-text").textContent = settings(page.alarms, page.model);
   page.drivers = new Drivers(byId("channels"), byId("drivers-text"), page.model);
+  if (forecasts(page.model)) page.recordings.unshift(Recording.example(page.model));
   describe(page.model);
+  arrange(page.model);
   fillSources();
   goToPlace();
   if (page.model.stream?.available === false) {
@@ -86,8 +89,8 @@ byId("watch").addEventListener("submit", (event) => {
   event.preventDefault();
   watch();
 });
-byId("speed").addEventListener("change", (event) => {
-  if (page.player) page.player.speed = Number(event.target.value);
+byId("speed").addEventListener("change", () => {
+  if (page.player) page.player.speed = speed();
   writePlace();
 });
 byId("dropped").addEventListener("input", showDropped);

@@ -31,7 +31,8 @@ export function showNumber(answer, model) {
     place.textContent = number(point);
     place.dataset.value = point;
     byId("unit").textContent = answer.unit;
-    const between = low < high ? `${number(low)} to ${number(high)}` : "";
+    const sure = model.coverage ? ` (${percent(model.coverage)} of the time)` : "";
+    const between = low < high ? `${number(low)} to ${number(high)}${sure}` : "";
     const around = `± ${number(deviation ?? 0, 2)} (standard deviation)`;
     byId("deviation").textContent = deviation === null ? between : around;
     const known = Number.isFinite(answer.truth);

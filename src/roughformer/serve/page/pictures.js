@@ -1,7 +1,8 @@
 // When pictures are drawn, and what is in them.
 
+import { forecasts } from "./about.js";
 import { invite } from "./draw.js";
-import { clock, percent } from "./format.js";
+import { clock, moment, number, percent } from "./format.js";
 import { inWords } from "./number.js";
 
 const QUICK = 30; // milliseconds between pictures
@@ -25,12 +26,15 @@ function draw(page, { signal, chart }) {
   player?.follow?.(performance.now());
   if (player?.next) {
     const { explanation } = page.drivers;
-    signal.draw(player, { ends: page.ends, pace, span: model.stream?.span ?? null, explanation });
-    if (player.thinning) tellSent(player);
-    if (player.playing) page.drivers.poll(player, page.answers.at(-1));
+    const last = page.answers.at(-1);
+    if (forecasts(model)) signal.drawForecast(player, last?.prediction ?? null, model.horizon);
+    else signal.draw(player, { ends: page.ends, pace, span: model.stream?.span ?? null, explanation });
+    if (player.thinning) tellSent(player, model);
+    if (player.playing && !forecasts(model)) page.drivers.poll(player, last);
   } else {
     invite(byId("signal"), invitation(page));
   }
+  if (forecasts(model)) return;
   const [first, last] = [page.answers[0], page.answers.at(-1)];
   if (!last) {
     invite(byId("answers"), "What the model says comes here.");
@@ -56,10 +60,11 @@ function invitation({ player }) {
   return "Press Start: the signal runs here.";
 }
 
-function tellSent({ sent, next, position, recording }) {
+function tellSent({ sent, next, position, recording }, model) {
+  const words = (time) => (forecasts(model) ? moment(time, recording.end - recording.start) : clock(time));
   byId("sent").textContent =
     `${sent.toLocaleString("en")} of ${next.toLocaleString("en")} observations sent ` +
-    `(${percent(sent / next)}), at ${clock(position)} of ${clock(recording.end)}`;
+    `(${percent(sent / next)}), at ${words(position)} of ${words(recording.end)}`;
 }
 
 /** Pictures in words. */
@@ -70,7 +75,8 @@ function describePictures(page) {
   say("answers", `Predictions up to ${clock(last.time)}: now ${inWords(last)}`);
   if (!page.player) return;
   const names = page.model.channels.join(", ");
-  say("signal", `Signal of ${names} up to ${clock(page.player.position)}`);
+  const ahead = forecasts(page.model) ? `, with the forecast of the next ${number(page.model.horizon)}` : "";
+  say("signal", `Signal of ${names} up to ${clock(page.player.position)}${ahead}`);
   const { words } = page.drivers;
   say("context", words ? `Change of the answer by each window: ${words}` : "The last observations");
 }

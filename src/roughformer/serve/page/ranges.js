@@ -32,13 +32,19 @@ export class Ranges {
     this.of = new Map();
   }
 
-  update(lane, values, first, last) {
+  /** Of the rows from `first` to `last`, and of `more` values. */
+  update(lane, values, first, last, more = []) {
     let low = Infinity;
     let high = -Infinity;
     for (let row = first; row < last; row++) {
       const value = values[row];
       if (value < low) low = value;
       if (value > high) high = value;
+    }
+    for (const value of more) {
+      if (value === null) continue;
+      low = Math.min(low, value);
+      high = Math.max(high, value);
     }
     let range = this.of.get(lane);
     if (low > high) return range ?? [0, 1];

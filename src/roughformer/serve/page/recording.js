@@ -5,6 +5,9 @@ import { request } from "./api.js";
 const PIECE = 30; // seconds of one request
 const AHEAD = 40; // seconds that are loaded before they are played
 
+const EXAMPLE_HORIZONS = 12; // how long a made-up recording is
+const EXAMPLE_ROWS = 24; // of it, about, in one horizon
+
 /** Numbers that grow; `view` is the part in use. */
 class Column {
   constructor() {
@@ -129,6 +132,32 @@ export class Recording {
         columns.map((column) => (Number.isNaN(column[row]) ? null : column[row])),
       ),
     };
+  }
+
+  /** Slow waves with noise around the usual level of each channel of a forecaster, at random times. */
+  static example({ channels, centre, spread, horizon, dated }) {
+    const start = dated ? 1.7e9 : 0;
+    const recording = new Recording({
+      name: "example",
+      title: "A synthetic example",
+      channels,
+      start,
+      end: start + EXAMPLE_HORIZONS * horizon,
+    });
+    recording.about = "Made up: a slow wave with noise around the usual level of each channel.";
+    recording.loadedTo = recording.end;
+    let time = start;
+    for (let row = 0; time < recording.end; row++) {
+      const phase = (2 * Math.PI * (time - start)) / horizon;
+      const values = channels.map((_, c) =>
+        row % (channels.length + 1) === c // now and then one is missing
+          ? NaN
+          : centre[c] + spread[c] * (Math.sin(phase / (1 + 0.3 * c) + c) + 0.2 * (Math.random() - 0.5)),
+      );
+      recording.add(time, values);
+      time += (horizon / EXAMPLE_ROWS) * (0.5 + Math.random());
+    }
+    return recording;
   }
 
   /** Mean of the true value over (time - span, time]; NaN if it is not known. */

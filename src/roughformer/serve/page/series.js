@@ -1,13 +1,14 @@
 // Whole series of a file: prediction with probabilities or interval and what drove it, or forecast.
 
+import { lasting } from "./about.js";
 import { post, request, setToken } from "./api.js";
 import { bar } from "./drivers.js";
-import { number, percent, signed, tick } from "./format.js";
+import { moment, number, percent, signed, tick } from "./format.js";
 
 const byId = (id) => document.getElementById(id);
 const MOST_ROWS = 200; // of the table
 const STEPS = 40; // of a forecast
-const state = { model: null, series: [], predictions: [], chosen: 0, explanation: null, forecast: null };
+const state = { model: null, series: [], predictions: [], chosen: 0, explanation: null, forecast: null, turn: 0 };
 
 function complain(words) {
   byId("error").textContent = words;
@@ -48,25 +49,17 @@ async function begin() {
   byId("columns").textContent =
     `A column of times (numbers or dates) and one for each channel: ${model.channels.join(", ")}; ` +
     "with a column of ids, several series. Long tables (channel, value) are read as well.";
+  byId("pages").hidden = !model.stream?.available;
   document.documentElement.dataset.ready = "true";
   example();
 }
 
 const forecasts = () => state.model.task === "forecasting";
 
-/** A duration in words: of seconds in the unit that fits, of other units the number. */
-function lasting(time, dated) {
-  if (!dated) return number(time);
-  const [name, size] = [["days", 86400], ["hours", 3600], ["minutes", 60], ["seconds", 1]].find(
-    ([, seconds]) => time >= 2 * seconds || seconds === 1,
-  );
-  return `${number(time / size)} ${name}`;
-}
-
 /** Reads a file or text, predicts all its series, and shows the first. */
 async function predict(body, synthetic = false) {
   complain("");
-  state.synthetic = synthetic;
+  const turn = ++state.turn;
   byId("drop").dataset.busy = "true";
   try {
     const { series } = await request("v1/read", { method: "POST", body });
@@ -74,11 +67,14 @@ async function predict(body, synthetic = false) {
     const { predictions } = forecasts()
       ? { predictions: [] }
       : await post("v1/predict", { series, channels });
-    Object.assign(state, { series, predictions });
+    if (turn !== state.turn) return; // another file was chosen meanwhile
+    Object.assign(state, { series, predictions, synthetic });
     byId("results").hidden = false;
     fillTable();
     choose(0);
   } catch (error) {
+    if (turn !== state.turn) return;
+    byId("results").hidden = true; // what is there is of other data
     complain(`${error.message}.`);
   }
   delete byId("drop").dataset.busy;
@@ -92,6 +88,10 @@ function words(prediction) {
 
 function spread(prediction) {
   if (prediction.probabilities) return percent(Math.max(...Object.values(prediction.probabilities)));
+  if (prediction.interval) {
+    const each = Array.isArray(prediction.interval[0]) ? prediction.interval : [prediction.interval];
+    return each.map(([low, high]) => `${number(low)} to ${number(high)}`).join(", ");
+  }
   if (prediction.deviation !== undefined) {
     return [prediction.deviation].flat().map((value) => `± ${number(value, 2)}`).join(", ");
   }
@@ -229,15 +229,6 @@ function drawForecast(context, { x, y, color, c, one }) {
   context.lineWidth = 1;
 }
 
-/** Times as fits: dates are told by their size, else as they are. */
-function timeWords(time, span) {
-  if (time > 1e8 && time < 1e11) {
-    const date = new Date(1000 * time);
-    return span > 172800 ? date.toLocaleDateString() : date.toLocaleTimeString();
-  }
-  return tick(Number(time.toPrecision(5)));
-}
-
 /** A strip for each channel, its observations joined where they follow each other. */
 function draw() {
   const canvas = byId("signal");
@@ -305,8 +296,8 @@ function draw() {
     context.setLineDash([]);
   }
   context.fillStyle = color("--soft");
-  context.fillText(timeWords(first, last - first), 8, height - 6);
-  const words = timeWords(last, last - first);
+  context.fillText(moment(first, last - first), 8, height - 6);
+  const words = moment(last, last - first);
   context.fillText(words, width - 8 - context.measureText(words).width, height - 6);
   canvas.setAttribute(
     "aria-label",

@@ -1,13 +1,14 @@
 // The signal as it is sent: every lane a channel, and below it all that the model sees.
 
 import { colours, crisp, line, plate, prepare, scale, withAlpha } from "./draw.js";
-import { clock, percent, plain, timeTicks } from "./format.js";
+import { clock, moment, percent, plain, timeTicks } from "./format.js";
 import { Ranges, signalTime } from "./ranges.js";
 import { after } from "./recording.js";
 
 const AXIS = 18; // pixels for the labels of time
 const GAP = 8; // between lanes
 const MOST_LANES = 6;
+const PAST = 1.6; // horizons that are shown before now
 const CONTEXT = 2.3; // times what is shown large, if the model does not say how far it looks
 
 export class SignalChart {
@@ -36,7 +37,7 @@ export class SignalChart {
     const now = player.position;
     const x = scale(now - shown, now, 0, width);
     const bottom = height - AXIS;
-    this.timeAxis(pen, x, now - shown, now, bottom, width);
+    this.timeAxis(pen, x, now - shown, now, bottom, width, clock);
     pen.strokeStyle = theme.soft;
     pen.setLineDash([2, 4]);
     for (let i = ends.length - 1; i >= 0 && ends[i] > now - shown; i--) {
@@ -53,7 +54,39 @@ export class SignalChart {
     this.context(player, span ?? CONTEXT * shown, shown, explanation);
   }
 
-  timeAxis(pen, x, from, to, bottom, width) {
+  /** The signal, and ahead of it the last forecast with its band; `forecast` null: none yet. */
+  drawForecast(player, forecast, horizon) {
+    const { pen, width, height } = prepare(this.canvas);
+    const theme = colours();
+    const now = player.position;
+    const [from, to] = [now - PAST * horizon, now + horizon];
+    const x = scale(from, to, 0, width);
+    const bottom = height - AXIS;
+    this.timeAxis(pen, x, from, to, bottom, width, (time) => moment(time, to - from));
+    const lanes = player.channels.slice(0, MOST_LANES);
+    const high = (bottom - GAP * (lanes.length - 1)) / lanes.length;
+    lanes.forEach((channel, lane) => {
+      const top = lane * (high + GAP);
+      const of = (name) => forecast?.[name].map((row) => row[lane]) ?? [];
+      const [value, lower, upper] = ["value", "lower", "upper"].map(of);
+      const y = this.lane(pen, player, channel, lane, x, from, top, high, [...lower, ...upper]);
+      if (forecast && value[0] !== null) {
+        // From what was observed last when it was made.
+        const times = player.recording.times;
+        const values = player.recording.values(channel);
+        let row = after(times, forecast.time) - 1;
+        while (row >= 0 && (Number.isNaN(values[row]) || !player.wasSent(row))) row--;
+        const start = row < 0 ? null : [x(times[row]), y(values[row])];
+        band(pen, x, y, forecast.at, { value, lower, upper, start }, theme.series[lane % 6]);
+      }
+      plate(pen, player.names[lane], 4, top + 9, theme.series[lane % 6]);
+    });
+    pen.strokeStyle = theme.soft;
+    line(pen, crisp(x(now)), 0, crisp(x(now)), bottom);
+    plate(pen, "now", x(now), bottom + AXIS / 2, theme.soft, "center");
+  }
+
+  timeAxis(pen, x, from, to, bottom, width, words) {
     const theme = colours();
     pen.fillStyle = theme.soft;
     pen.strokeStyle = theme.grid;
@@ -61,18 +94,19 @@ export class SignalChart {
     for (const time of timeTicks(from, to, Math.max(width / 110, 3))) {
       line(pen, crisp(x(time)), 0, crisp(x(time)), bottom);
       if (x(time) > 24 && x(time) < width - 20) {
-        pen.fillText(clock(time), x(time), bottom + AXIS / 2 + 1);
+        pen.fillText(words(time), x(time), bottom + AXIS / 2 + 1);
       }
     }
   }
 
-  lane(pen, player, channel, lane, x, from, top, high) {
+  /** One channel; `more`: values that there must be room for. Returns the scale of its values. */
+  lane(pen, player, channel, lane, x, from, top, high, more = []) {
     const theme = colours();
     const times = player.recording.times;
     const values = player.recording.values(channel);
     const first = Math.max(after(times, from) - 1, 0);
     const last = player.next;
-    const [low, most] = this.ranges.update(lane, values, first, last);
+    const [low, most] = this.ranges.update(lane, values, first, last, more);
     const y = scale(low, most, top + high, top);
     // All that was recorded, faint.
     pen.strokeStyle = theme.faint;
@@ -107,6 +141,7 @@ export class SignalChart {
       }
     }
     pen.fill();
+    return y;
   }
 
   /** The last `span` seconds, small, under the windows that drove the answer. */
@@ -165,6 +200,24 @@ export class SignalChart {
       }
     }
   }
+}
+
+/** A band, and a dashed line in it that begins at `start`, or null. */
+function band(pen, x, y, at, { value, lower, upper, start }, colour) {
+  pen.fillStyle = colour;
+  pen.strokeStyle = colour;
+  pen.beginPath();
+  at.forEach((time, i) => pen.lineTo(x(time), y(upper[i])));
+  at.toReversed().forEach((time, i) => pen.lineTo(x(time), y(lower.at(-1 - i))));
+  withAlpha(pen, 0.2, () => pen.fill());
+  pen.setLineDash([5, 3]);
+  pen.lineWidth = 1.6;
+  pen.beginPath();
+  if (start) pen.moveTo(...start);
+  at.forEach((time, i) => pen.lineTo(x(time), y(value[i])));
+  pen.stroke();
+  pen.setLineDash([]);
+  pen.lineWidth = 1;
 }
 
 /** One upright line for each pixel, from the least to the largest value that was sent in it. */

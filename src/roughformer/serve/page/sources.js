@@ -1,6 +1,6 @@
 // Where signals come from: recordings of the service, a file, a stream of others.
 
-import { legend } from "./about.js";
+import { forecasts, legend } from "./about.js";
 import { openFile } from "./file.js";
 import { Onlooker } from "./onlooker.js";
 import { complain, halt, page, receive, status } from "./page.js";
@@ -10,6 +10,7 @@ import { Recording } from "./recording.js";
 
 const FILE = "(file)";
 export const WATCH = "(watch)";
+const HORIZON_SECONDS = 20;
 const ABOUT = {
   [FILE]: "A column time, one for each channel by its name, and truth if it is known.",
   [WATCH]: "Shows what something else sends to the service, and the predictions, as they come.",
@@ -52,6 +53,13 @@ export function choose() {
   writePlace();
 }
 
+/** Time of a recording that passes in a second: of a forecaster's, a horizon in twenty seconds. */
+export function speed() {
+  const { model } = page;
+  const factor = Number(document.querySelector("input[name=speed]:checked").value);
+  return forecasts(model) ? (factor * model.horizon) / HORIZON_SECONDS : factor;
+}
+
 const handlers = () => ({
   state: status,
   window: receive,
@@ -60,7 +68,8 @@ const handlers = () => ({
 
 export async function play() {
   const facts = chosen();
-  const player = new Player(facts ? new Recording(facts) : page.file, page.model.channels, {
+  const made = facts instanceof Recording ? facts : facts && new Recording(facts);
+  const player = new Player(made ?? page.file, page.model.channels, {
     ...handlers(),
     failed: (error) => complain(`The recording cannot be loaded: ${error.message}.`),
     ended: () => {
@@ -70,7 +79,7 @@ export async function play() {
     },
   });
   page.player = player;
-  player.speed = Number(document.querySelector("input[name=speed]:checked").value);
+  player.speed = speed();
   player.setDropped(Number(byId("dropped").value) / 100);
   byId("play").textContent = "Pause";
   byId("restart").disabled = false;

@@ -1,7 +1,7 @@
 // All streams of the service on one page, the alarming ones first.
 
 import { request, setToken } from "./api.js";
-import { number, percent, tick } from "./format.js";
+import { number, percent, plain, tick } from "./format.js";
 
 const EVERY = 1500; // milliseconds between looks
 const KEPT = 120; // predictions of a stream that its curve shows
@@ -22,7 +22,8 @@ function reading(prediction) {
     return { words: `${prediction.label} ${percent(share)}`, value: share };
   }
   const [value] = [prediction.point].flat();
-  return { words: number(value), value };
+  const ends = prediction.interval?.flat().slice(0, 2).map((end) => number(end));
+  return { words: number(value), value, between: ends ? `${ends.join(" to ")}; ` : "" };
 }
 
 function newCard(id) {
@@ -81,7 +82,7 @@ function show({ streams, count }) {
   }
   streams.forEach((stream, place) => {
     const card = cards.get(stream.id) ?? newCard(stream.id);
-    const { words, value } = reading(stream.prediction);
+    const { words, value, between = "" } = reading(stream.prediction);
     const history = histories.get(stream.id) ?? [];
     if (value !== null && !(history.at(-1)?.[0] >= stream.time)) history.push([stream.time, value]);
     histories.set(stream.id, history.slice(-KEPT));
@@ -89,9 +90,9 @@ function show({ streams, count }) {
     text.textContent = words;
     const active = stream.alarms.filter((alarm) => alarm.active);
     card.classList.toggle("alarming", active.length > 0);
-    note.textContent = active.length
-      ? active.map((alarm) => `${alarm.name}, since ${tick(alarm.since)}`).join("; ")
-      : `at ${stream.last_time === null ? "–" : tick(Number(stream.last_time.toPrecision(7)))}`;
+    const notes = active.map((alarm) => `${alarm.name}, since ${tick(alarm.since)}`);
+    const last = stream.last_time === null ? "–" : plain(stream.last_time, 5);
+    note.textContent = between + (notes.length ? notes.join("; ") : `last observation at ${last}`);
     // In place already: nothing moves under the reader's eyes.
     if (byId("ward").children[place] !== card) {
       byId("ward").insertBefore(card, byId("ward").children[place] ?? null);

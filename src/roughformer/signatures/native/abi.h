@@ -98,19 +98,6 @@ struct RfThin {
   int32_t threads;
 };
 
-// Columns of a table as rows of a batch, looked at on the way.
-struct RfLay {
-  const double* times;         // (n_rows)
-  const void* const* columns;  // (channels) columns of n_rows numbers
-  double* times_out;           // (n_rows)
-  void* values_out;            // (n_rows, channels)
-  int64_t n_rows;
-  int64_t falls;               // out: steps from a time to one that is not later, or is NaN
-  int32_t missing, infinite;   // out: whether there is a NaN, an infinity among the values
-  int32_t unbounded;           // out: whether a time is not finite
-  int32_t dtype, channels;
-};
-
 // Paths onto even grids, ready for a real FFT; see spectrum.h. Times count from the first point.
 struct RfSpread {
   const void* values;          // (n_rows, channels), without NaN
@@ -228,7 +215,6 @@ struct RfKernel {
   void (*clock)(const RfClock*, int64_t interval, void* scratch);
   void (*stream_close)(void* group, int dim, int depth, const uint8_t* which, int count);
   void (*thin_bytes)(const RfThin*, int64_t first, int count, uint32_t* scratch, int64_t words);
-  void (*lay)(RfLay*);
   // Single precision only; null in the kernels of double:
   size_t (*functionals_bytes)(const RfFunctionals*);
   void (*functionals)(const RfFunctionals*, int64_t series, void* scratch);

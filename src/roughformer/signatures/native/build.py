@@ -16,27 +16,14 @@ from pathlib import Path
 
 from roughformer.signatures.native.codegen import generate
 
-__all__ = ["BuildError", "build", "find_compiler", "is_current", "library_path"]
-
 HERE = Path(__file__).resolve().parent
+_AVX2 = ["-mavx2", "-mfma", "-mbmi", "-mbmi2"]
 _X86 = ("x86_64", "amd64", "i686")
 # name -> (register bytes, flags). "baseline" is what every processor of the family can run.
 _ISAS: dict[str, tuple[int, list[str]]] = {
     "base": (16, []),
-    "avx2": (32, ["-mavx2", "-mfma", "-mbmi", "-mbmi2"]),
-    "avx512": (
-        64,
-        [
-            "-mavx512f",
-            "-mavx512dq",
-            "-mavx512vl",
-            "-mavx512bw",
-            "-mavx2",
-            "-mfma",
-            "-mbmi",
-            "-mbmi2",
-        ],
-    ),
+    "avx2": (32, _AVX2),
+    "avx512": (64, [*_AVX2, "-mavx512f", "-mavx512dq", "-mavx512vl", "-mavx512bw"]),
 }
 
 
@@ -77,16 +64,8 @@ def build(verbose: bool = False) -> Path:
         common.append("-DRF_X86")
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "generated.h").write_text(generate())
-        jobs = [
-            [
-                *common,
-                "-fvisibility=default",
-                "-c",
-                str(HERE / "entry.cpp"),
-                "-o",
-                f"{folder}/entry.o",
-            ]
-        ]
+        entry = ["-c", str(HERE / "entry.cpp"), "-o", f"{folder}/entry.o"]
+        jobs = [[*common, "-fvisibility=default", *entry]]
         for isa, (width, flags) in isas.items():
             for tag, scalar, double in (("f32", "float", 0), ("f64", "double", 1)):
                 name = f"{isa}_{tag}"

@@ -22,8 +22,6 @@ from roughformer.signatures.words import (
     word_index,
 )
 
-__all__ = ["SPECIAL", "generate"]
-
 # Pairs with straight-line code: where the tracked words nearly fit the registers. Larger ones run
 # on the generic kernel; so do depths above 4, because rebuilding words of length 5 and 6 by shuffle
 # identities costs digits in float32 (2e-5 ... 6e-5 of a level's maximum instead of 1e-5).
@@ -175,11 +173,11 @@ def _chebyshev(values: Callable[[float], float], degree: int) -> list[float]:
     """Coefficients in z of the polynomial through the Chebyshev points of [0, 1/4]."""
     n = degree + 1
     angles = [math.pi * (k + 0.5) / n for k in range(n)]
-    found = [values((math.cos(a) + 1) / 8) for a in angles]
+    samples = [values((math.cos(a) + 1) / 8) for a in angles]
     weights = [
         (1 if j == 0 else 2)
         / n
-        * sum(f * math.cos(j * a) for f, a in zip(found, angles, strict=True))
+        * sum(f * math.cos(j * a) for f, a in zip(samples, angles, strict=True))
         for j in range(n)
     ]
     before, here = [1.0], [-1.0, 8.0]  # T_0 and T_1 of 8z - 1

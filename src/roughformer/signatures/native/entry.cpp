@@ -382,8 +382,6 @@ int rf_functionals(const RfFunctionals* job) try {
   return 1;
 }
 
-void rf_lay(RfLay* job) { kernel_for(job->dtype).lay(job); }
-
 // Rows at which another number begins than in the row before, the first row included; how many.
 int64_t rf_runs(const void* numbers, int64_t n, int32_t bytes, int64_t* starts) {
   return bytes == 4 ? runs_of((const uint32_t*)numbers, n, starts)

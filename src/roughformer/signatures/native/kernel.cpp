@@ -348,7 +348,6 @@ static void forward(const RfJob* job, const int64_t* members, int count, void* s
 
 #include "backward.h"
 #include "clock.h"
-#include "lay.h"
 #include "stream.h"
 #if RF_DOUBLE
 #include "spectrum.h"
@@ -360,7 +359,7 @@ static void forward(const RfJob* job, const int64_t* members, int count, void* s
 extern const RfKernel kernel;
 const RfKernel kernel = {LANES,       scratch_bytes, forward,     backward, group_bytes,
                          stream_push, stream_read,   clock_bytes, clock,    stream_close,
-                         thin_bytes,  lay,
+                         thin_bytes,
 #if RF_DOUBLE
                          nullptr,     nullptr,       spread_bytes, spread, between, step_bytes, step
 #else

@@ -18,21 +18,22 @@ from roughformer.serve.server import Server, listen
 
 
 class Running:
-    """A server on a port of its own."""
+    """A server, on a port of its own unless one is given."""
 
-    def __init__(self, predictor, directory=None, limits=None, **options):
+    def __init__(self, predictor, directory=None, limits=None, port=0, **options):
         served = isinstance(predictor, ServedForecaster)
         model = predictor if served else ServedModel(predictor, directory)
         self.service = Service(model, limits or Limits(), Options(threads=1, **options))
         self.server = Server(self.service)
-        self.bound = listen("127.0.0.1", 0)
+        self.bound = listen("127.0.0.1", port)
         # Small buffers of the system, so that who does not read is noticed soon.
         self.bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 32768)
         self.port = self.bound.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}/"
         self.loop = None
         self.thread = threading.Thread(target=self._run, daemon=True)
         self.thread.start()
-        self.http = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=30)
+        self.http = httpx.Client(base_url=self.url, timeout=30)
         wait_for(lambda: self.service.ready)
 
     def _run(self):
@@ -47,6 +48,13 @@ class Running:
         self.loop.call_soon_threadsafe(self.server.handle_exit, 15, None)
         self.thread.join(15)
         assert not self.thread.is_alive()
+
+    def streams(self):
+        """Ids of the open streams."""
+        return set(self.service.streams.entries)
+
+    def accepted(self, name):
+        return self.http.get(f"/v1/streams/{name}").json()["accepted"]
 
     def block(self):
         """The worker waits until the event that is returned is set."""
