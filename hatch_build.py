@@ -19,7 +19,8 @@ class NativeKernel(BuildHookInterface):
         if self.target_name != "wheel":
             return
         sys.path.insert(0, str(Path(self.root, "src")))
-        from roughformer.signatures.native.build import BuildError, build, library_path
+        from roughformer.signatures.native import library_path
+        from roughformer.signatures.native.build import BuildError, build
 
         wanted = os.environ.get("ROUGHFORMER_BUILD_NATIVE", "auto")
         try:

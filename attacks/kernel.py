@@ -11,9 +11,9 @@ from _harness import Target, attack
 _PROGRAM = """
 import sys, time, warnings
 import numpy as np
-import roughformer.signatures.native.build as build
+import roughformer.signatures.native as native
 from pathlib import Path
-build.library_path = lambda: Path(sys.argv[1])
+native.library_path = lambda: Path(sys.argv[1])
 import roughformer as rf
 warnings.simplefilter("ignore")
 rng, tried = np.random.default_rng(int(sys.argv[2])), 0

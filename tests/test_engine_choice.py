@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 import roughformer as rf
-from roughformer.signatures import library
+from roughformer.signatures import library, native
 from roughformer.signatures.native import build as native_build
 
 WITHOUT_LIBRARY = """
 import warnings
 from pathlib import Path
-from roughformer.signatures.native import build
-build.library_path = lambda: Path("/nowhere/libroughformer.so")
+from roughformer.signatures import native
+native.library_path = lambda: Path("/nowhere/libroughformer.so")
 import numpy as np, roughformer as rf
 x = np.random.default_rng(0).normal(size=(3, 20, 2))
 with warnings.catch_warnings(record=True) as caught:
@@ -50,7 +50,7 @@ def test_a_library_of_another_version_is_not_used(monkeypatch):
 def test_a_damaged_library_is_not_used(monkeypatch, tmp_path):
     damaged = tmp_path / "libroughformer.so"
     damaged.write_bytes(b"not a library")
-    monkeypatch.setattr(native_build, "library_path", lambda: damaged)
+    monkeypatch.setattr(native, "library_path", lambda: damaged)
     assert "cannot be loaded" in str(library._open())
 
 

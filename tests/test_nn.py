@@ -69,7 +69,7 @@ def test_the_layer_is_the_engine_on_padded_tensors(windows, lifts, transform):
 
 
 def _placed(layer, data):
-    from roughformer.signatures.torch_windows import place
+    from roughformer.signatures.windows import place
 
     return place(layer.windows, data)
 

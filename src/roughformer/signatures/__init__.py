@@ -53,8 +53,8 @@ if TYPE_CHECKING:
     from roughformer.signatures.torch_backend import number as number
     from roughformer.signatures.torch_backend import observed as observed
     from roughformer.signatures.torch_backend import padded_series as padded_series
-    from roughformer.signatures.torch_windows import place as place
     from roughformer.signatures.windows import Windows as Windows
+    from roughformer.signatures.windows import place as place
     from roughformer.signatures.words import all_words as all_words
     from roughformer.signatures.words import lyndon_count as lyndon_count
     from roughformer.signatures.words import lyndon_words as lyndon_words
@@ -74,8 +74,7 @@ _NAMES = {
     "running": "RunningSignatures",
     "spectrum": "spectrum_of spectrum_words",
     "torch_backend": "inside_of number observed padded_series",
-    "torch_windows": "place",
-    "windows": "Windows",
+    "windows": "Windows place",
     "words": "all_words lyndon_count lyndon_words word_count",
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}

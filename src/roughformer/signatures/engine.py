@@ -9,6 +9,7 @@ import numpy.typing as npt
 from roughformer.errors import InputError
 from roughformer.series import SeriesBatch, check_mask, is_tensor
 from roughformer.signatures import library
+from roughformer.signatures.algebra import log_table
 from roughformer.signatures.library import Engine
 from roughformer.signatures.lifts import (
     Basis,
@@ -58,7 +59,7 @@ def _requests(
         path = path_of(batch, values, time)
         table = None
         if layout.transform == "logsignature":
-            table = library.log_table(path.dim, layout.depth, layout.basis == "brackets")
+            table = log_table(path.dim, layout.depth, layout.basis == "brackets")
         yield library.Request(
             path=path,
             cuts=cuts,

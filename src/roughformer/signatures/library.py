@@ -3,23 +3,22 @@
 import ctypes
 import mmap
 import os
-import pathlib
 import warnings
 import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache, lru_cache
-from itertools import combinations, pairwise
-from typing import Any, Literal, NamedTuple
+from functools import cache
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from roughformer.errors import EngineWarning, InputError
+from roughformer.signatures import native
+from roughformer.signatures.algebra import LogTable
 from roughformer.signatures.lifts import Clock
-from roughformer.signatures.paths import Cuts, Floats, Ints, Path, locate
-from roughformer.signatures.words import bracket, lyndon_words, word_index
+from roughformer.signatures.paths import Cuts, Floats, Ints, Path
 
 Engine = Literal["auto", "native", "torch"]
 _ABI = 11
@@ -165,17 +164,11 @@ class Stream(ctypes.Structure):
     _fields_ = (("state", _P), ("n_streams", _L), *_fields(_I, "dim depth dtype"))
 
 
-def _library_file() -> pathlib.Path:
-    from roughformer.signatures.native.build import library_path
-
-    return library_path()
-
-
 def _open() -> ctypes.CDLL | str:
     """The library, or the reason why it cannot be used."""
     if os.environ.get("ROUGHFORMER_ENGINE", "").lower() == "torch":
         return "ROUGHFORMER_ENGINE asks for torch"
-    path = _library_file()
+    path = native.library_path()
     if not path.exists():
         return (
             "the native kernel was not built; install a C++ compiler and run "
@@ -228,10 +221,10 @@ def call(function: str, job: type[ctypes.Structure], arrays: Arrays, **numbers: 
     """Run a function of the library, which must be there, on a job of pointers to ``arrays``, which
     are C-contiguous, and ``numbers``.
     """
-    native = load()
-    assert native is not None
+    kernel = load()
+    assert kernel is not None
     pointers = {name: None if x is None else x.ctypes.data for name, x in arrays.items()}
-    if getattr(native, function)(ctypes.byref(job(**pointers, **numbers))):
+    if getattr(kernel, function)(ctypes.byref(job(**pointers, **numbers))):
         raise MemoryError("the native kernel could not allocate its scratch memory")
 
 
@@ -264,7 +257,7 @@ def engine_info() -> dict[str, str | int | list[str]]:
         "engine": "native",
         "instruction_set": lib.rf_isa().decode(),
         "available": [lib.rf_isa_name(i).decode() for i in range(lib.rf_isa_count())],
-        "library": str(_library_file()),
+        "library": str(native.library_path()),
         "threads": default_threads(),
     }
 
@@ -409,62 +402,6 @@ def check_out(out: Any, shape: tuple[int, ...], dtype: Any) -> None:
             f"out must be a writeable C-contiguous {np.dtype(dtype).name} array of shape {shape}, "
             f"got {getattr(out, 'dtype', type(out).__name__)} {getattr(out, 'shape', '')}"
         )
-
-
-# The logarithm of a signature in Lyndon coordinates, as a table that any engine can run.
-#
-# log S at a word w is Σ over the ways to cut w into j pieces of (-1)^{j+1}/j · Π S(piece). Only
-# Lyndon words are wanted; the bracket basis follows by a unitriangular substitution with integers.
-
-
-class LogTable(NamedTuple):
-    """out[i] = Σ_q coef[q] Π S[factor]; then out[fix_dst] += fix_coef · out[fix_src], in order."""
-
-    term_ptr: npt.NDArray[np.int64]
-    coef: npt.NDArray[np.float64]
-    factor_ptr: npt.NDArray[np.int64]
-    factor: npt.NDArray[np.int32]
-    fix_dst: npt.NDArray[np.int32]
-    fix_src: npt.NDArray[np.int32]
-    fix_coef: npt.NDArray[np.float64]
-
-    @property
-    def size(self) -> int:
-        """Number of Lyndon words."""
-        return len(self.term_ptr) - 1
-
-
-@lru_cache(maxsize=32)
-def log_table(d: int, n: int, brackets: bool) -> LogTable:
-    """Table for dimension d and depth n; ``brackets`` chooses the basis of Lyndon brackets."""
-    words = lyndon_words(d, n)
-    term_ptr, coef, factor_ptr, factor = [0], [], [0], []
-    for w in words:
-        for pieces in range(1, len(w) + 1):
-            for cuts in combinations(range(1, len(w)), pieces - 1):
-                ends = (0, *cuts, len(w))
-                coef.append((-1.0) ** (pieces + 1) / pieces)
-                factor += [word_index(w[a:b], d) for a, b in pairwise(ends)]
-                factor_ptr.append(len(factor))
-        term_ptr.append(len(coef))
-    fixes: list[tuple[int, int, int]] = []
-    if brackets:
-        # The bracket of w is w + larger words: solve by forward substitution, smallest w first.
-        place = {w: i for i, w in enumerate(words)}
-        for w in sorted(words):
-            fixes += [
-                (place[t], place[w], -c) for t, c in bracket(w).items() if t != w and t in place
-            ]
-    dst, src, value = zip(*fixes, strict=True) if fixes else ((), (), ())
-    return LogTable(
-        np.array(term_ptr, np.int64),
-        np.array(coef, np.float64),
-        np.array(factor_ptr, np.int64),
-        np.array(factor, np.int32),
-        np.array(dst, np.int32),
-        np.array(src, np.int32),
-        np.array(value, np.float64),
-    )
 
 
 # Calls: numpy arrays in, results written in place.
@@ -715,13 +652,12 @@ def _points_of_windows(path: Path, since: Floats) -> tuple[Ints, Ints]:
 
 
 def _locate(times: Floats, starts: Ints, lengths: Ints, since: Floats) -> Ints:
-    """``paths.locate``, by the kernel if there is one."""
-    native = load()
-    if native is None:
-        return locate(times, starts, lengths, since)
+    """``paths.locate``, by the kernel."""
+    kernel = load()
+    assert kernel is not None
     times, since = np.ascontiguousarray(times), np.ascontiguousarray(since)
     positions = np.empty(len(since), np.int64)
-    native.rf_locate(
+    kernel.rf_locate(
         times.ctypes.data, starts.ctypes.data, lengths.ctypes.data, since.ctypes.data,
         len(positions), positions.ctypes.data,
     )  # fmt: skip

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from roughformer.errors import InputError
-from roughformer.signatures.library import log_table
+from roughformer.signatures.algebra import log_table
 from roughformer.signatures.lifts import Clock, Layout, View, ViewLifts
 from roughformer.signatures.paths import Cuts, Floats
 from roughformer.signatures.words import lyndon_words, word_index

@@ -7,7 +7,7 @@ the path, piecewise linear through the points, is interpolated there.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,11 @@ from roughformer.errors import CapacityError, InputError
 from roughformer.series import SeriesBatch
 from roughformer.signatures.paths import Cuts, Floats, Ints
 from roughformer.util.checks import real_number, whole_number
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from roughformer.signatures.torch_backend import Observed, Placed
 
 # More cut times than this (1 GB) are a mistake in a number or a unit, not a wish.
 _MOST_CUTS = 2**27
@@ -322,3 +327,79 @@ def _rows(sizes: Ints) -> tuple[Ints, Ints]:
     """For ragged rows of these sizes, laid out flat: the row of each entry and its place in it."""
     row = np.repeat(np.arange(len(sizes)), sizes)
     return row, np.arange(len(row)) - (np.cumsum(sizes) - sizes)[row]
+
+
+# The same for padded series, in torch: also in graphs, and on other devices.
+
+
+def place(rule: Windows, data: "Observed") -> "Placed":
+    """The windows of each series, as ``Windows.place``; their number W is that of the series that
+    may have most.
+    """
+    import torch
+
+    from roughformer.signatures.torch_backend import Placed, inside_of, number
+
+    span = data.span.unsqueeze(1)
+    device = span.device
+    if rule.rule == "count":
+        n = int(rule.amount)
+        shares = torch.arange(n + 1, dtype=torch.float64, device=device) / n
+        return Placed(span * shares, None)
+    if rule.rule == "explicit":
+        cuts = torch.tensor(rule.cuts[0].tolist(), dtype=torch.float64, device=device)
+        return Placed(cuts - data.start.unsqueeze(1), None)
+    if rule.rule == "points":
+        step = int(rule.amount)
+        count = _window_count(rule, data.span, data.lengths)
+        column = torch.arange(_most(count) + 1, device=device).unsqueeze(0)
+        at = torch.minimum(column * step, (data.lengths - 1).unsqueeze(1))
+        edges = data.since.gather(1, at)
+    else:
+        count = _window_count(rule, data.span, data.lengths)
+        column = torch.arange(_most(count) + 1, device=device).unsqueeze(0)
+        ends = column.double() * number(rule.amount, span)
+        edges = torch.where(column >= count.unsqueeze(1), span, ends)
+    return Placed(edges, inside_of(count, edges.shape[1] - 1))
+
+
+def _window_count(rule: Windows, span: "Tensor", lengths: "Tensor") -> "Tensor":
+    """How many windows by duration or points series of these spans and lengths ``(B,)`` have, as
+    ``Windows.place`` counts them.
+    """
+    from roughformer.signatures.torch_backend import number
+
+    if rule.rule == "points":
+        step = int(rule.amount)
+        return ((lengths + (step - 2)) // step).clamp(min=1)
+    amount = number(rule.amount, span)
+    if not rule.exact:
+        # Allow for rounding: 0.3 / 0.1 is three windows, not three and a sliver.
+        share = span / amount * number(1 - 1e-12, span)
+        return _whole((share - number(1e-9, span)).ceil())
+    count = (span / amount).ceil()
+    # The quotient is rounded; whether a cut lies before the end is not.
+    count = count - ((count - 1) * amount >= span).double()
+    count = count + (count * amount < span).double()
+    return _whole(count)
+
+
+def _whole(count: "Tensor") -> "Tensor":
+    """At least 1, and still a number where the quotient is beyond all whole ones."""
+    return count.clamp(1, 2.0**62).long()
+
+
+def _most(count: "Tensor") -> int:
+    """The largest of ``(B,)``: a size that a graph takes from the data."""
+    if count.shape[0] == 0:
+        return 1
+    if count.is_meta:
+        raise InputError(
+            "times and lengths decide how many windows by duration or points there are, and "
+            "tensors on the meta device have no numbers; take windows by count, or cut times"
+        )
+    import torch
+
+    most: int = count.max().item()  # type: ignore[assignment]  # int() would fix it for ever
+    torch._check(most >= 1)  # type: ignore[no-untyped-call]
+    return most

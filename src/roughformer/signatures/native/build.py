@@ -14,6 +14,7 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from roughformer.signatures import native
 from roughformer.signatures.native.codegen import generate
 
 HERE = Path(__file__).resolve().parent
@@ -29,12 +30,6 @@ _ISAS: dict[str, tuple[int, list[str]]] = {
 
 class BuildError(RuntimeError):
     """The kernel could not be compiled; the text says what the compiler said."""
-
-
-def library_path() -> Path:
-    """Where the compiled library stands (whether or not it exists)."""
-    ending = {"Darwin": "dylib", "Windows": "dll"}.get(platform.system(), "so")
-    return HERE / f"libroughformer.{ending}"
 
 
 def find_compiler() -> str | None:
@@ -78,18 +73,19 @@ def build(verbose: bool = False) -> Path:
         with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
             list(pool.map(_run, jobs))
         objects = [job[-1] for job in jobs]
-        made = Path(folder, library_path().name)
+        target = native.library_path()
+        made = Path(folder, target.name)
         _run([*compiler.split(), "-shared", "-pthread", *objects, "-o", str(made)])
         # Beside the target first, then renamed: a process that has it loaded keeps the old one.
-        aside = library_path().with_suffix(f".{os.getpid()}.tmp")
+        aside = target.with_suffix(f".{os.getpid()}.tmp")
         shutil.copy(made, aside)
-        os.replace(aside, library_path())
-    return library_path()
+        os.replace(aside, target)
+    return target
 
 
 def is_current() -> bool:
     """Whether the library is there and newer than everything it is made from."""
-    library = library_path()
+    library = native.library_path()
     sources = [p for p in HERE.iterdir() if p.suffix in (".cpp", ".h", ".py")]
     sources.append(HERE.parent / "words.py")
     made = library.stat().st_mtime if library.exists() else 0.0
