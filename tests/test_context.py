@@ -6,7 +6,7 @@ import torch
 
 import roughformer as rf
 from roughformer import algebra
-from roughformer.model.blocks import Attention, attention_mask
+from roughformer.model.transformer import Attention, attention_mask
 from roughformer.signatures.torch_backend import as_levels, as_words, blocks_of, sliding_products
 from small import make
 from stream_cases import series

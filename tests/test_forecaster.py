@@ -13,7 +13,7 @@ import roughformer as rf
 from roughformer.errors import CheckpointError, InputError
 from roughformer.inference.calibration import LevelCalibration, level_of, value_at
 from roughformer.model import QUANTILES
-from roughformer.tokens.memory import memory_feature_count, remember
+from roughformer.model.forecaster import memory_feature_count, remember
 
 SPEED = 0.5  # at which the made-up process returns to its mean
 

@@ -9,7 +9,7 @@ from roughformer.signatures.points import pad
 from roughformer.signatures.torch_backend import Placed, observed
 from roughformer.tokens import TokenConfig, Tokenizer
 from roughformer.tokens.fitted import WORDS, ValueRange
-from roughformer.tokens.observations import observation_words, scaled
+from roughformer.tokens.padded import observation_words, scaled
 from small import ragged_batch
 
 

@@ -8,7 +8,7 @@ import torch
 
 import roughformer as rf
 from roughformer.tokens import streams
-from roughformer.tokens.observations import scaled
+from roughformer.tokens.padded import scaled
 from roughformer.tokens.streams import StreamTokens, TokenStep, stream_tokens
 from stream_cases import CASES, series
 
@@ -28,7 +28,10 @@ def tokenizer_of(options: dict[str, Any], channels: int = 2) -> rf.Tokenizer:
 
 
 def memory(tokenizer: rf.Tokenizer, n: int) -> dict[str, np.ndarray]:
-    return {name: np.zeros((n, *shape)) for name, shape in TokenStep(tokenizer).shapes.items()}
+    return {
+        name: np.zeros((n, *shape))
+        for name, shape in TokenStep(tokenizer.for_padded()).shapes.items()
+    }
 
 
 def pushed(tokens: StreamTokens, batch: rf.SeriesBatch, seed: int, rows_each: int) -> list[Any]:
@@ -77,8 +80,8 @@ def differences(a: list[Any], b: list[Any]) -> float:
 def test_the_kernel_has_the_tokens_of_the_step(case, instruction_set):
     tokenizer = tokenizer_of(WIDE[case])
     batch = series(n=7, seed=5, points=60)
-    slow = StreamTokens(tokenizer, memory(tokenizer, len(batch)))
-    fast = stream_tokens(tokenizer, memory(tokenizer, len(batch)))
+    slow = StreamTokens(tokenizer.for_padded(), memory(tokenizer, len(batch)))
+    fast = stream_tokens(tokenizer.for_padded(), memory(tokenizer, len(batch)))
     assert type(fast) is not StreamTokens
     want = pushed(slow, batch, 0, 9)
     assert differences(want, pushed(fast, batch, 1, 30)) < 1e-6
@@ -106,7 +109,7 @@ def test_slopes_of_what_is_first_seen_late_are_known_or_nan(late, spread, instru
     slope = [i for i, name in enumerate(tokenizer.names) if "slope" in name]
     said = []
     for make in (StreamTokens, stream_tokens):
-        tokens = make(tokenizer, memory(tokenizer, n))
+        tokens = make(tokenizer.for_padded(), memory(tokenizer, n))
         offsets, count = np.arange(n + 1) * size, n * (size - 1)
         rows = tokens.advance(np.arange(n), offsets, times, values.reshape(-1, 2), count)
         ended = torch.cat([part.tokens for part in rows]).reshape(n, size - 1, -1)
@@ -125,13 +128,13 @@ def test_tokens_do_not_depend_on_how_rows_come_in(case, engine, monkeypatch):
     tokenizer = tokenizer_of(CASES[case])
     batch = series(n=4, seed=6)
     make = stream_tokens if engine == "native" else StreamTokens
-    at_once = make(tokenizer, memory(tokenizer, 4))
+    at_once = make(tokenizer.for_padded(), memory(tokenizer, 4))
     want = pushed(at_once, batch, 0, 1000)
-    one_by_one = make(tokenizer, memory(tokenizer, 4))
+    one_by_one = make(tokenizer.for_padded(), memory(tokenizer, 4))
     assert differences(want, pushed(one_by_one, batch, 0, 1)) < 1e-6
     # Results that do not fit into one call of the kernel come in several.
     monkeypatch.setattr(streams, "_NUMBERS", 1)
-    little_room = make(tokenizer, memory(tokenizer, 4))
+    little_room = make(tokenizer.for_padded(), memory(tokenizer, 4))
     assert differences(want, pushed(little_room, batch, 0, 1000)) == 0.0
     for name, rows in at_once.arrays.items():
         np.testing.assert_array_equal(little_room.arrays[name], rows)
@@ -139,7 +142,7 @@ def test_tokens_do_not_depend_on_how_rows_come_in(case, engine, monkeypatch):
 
 def test_open_windows_are_told_of_and_left_as_they_are():
     tokenizer = tokenizer_of(CASES["all"] | {"observations": True})
-    tokens = stream_tokens(tokenizer, memory(tokenizer, 3))
+    tokens = stream_tokens(tokenizer.for_padded(), memory(tokenizer, 3))
     pushed(tokens, series(n=3, seed=2), 0, 5)
     before = {name: rows.copy() for name, rows in tokens.arrays.items()}
     a, b = (tokens.open_windows(np.array(slots)) for slots in ([2, 0, 2], [0, 2]))

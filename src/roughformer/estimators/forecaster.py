@@ -16,7 +16,7 @@ from roughformer.errors import InputError
 from roughformer.estimators.inputs import SeriesEstimator, aligned, as_series, series_to_fit
 from roughformer.estimators.parameters import documented, to_plain, with_saved_parameters
 from roughformer.inference import Answers, Backtest, ForecastPredictor
-from roughformer.model import Forecaster, ForecasterConfig, ScaledSeries
+from roughformer.model import Forecaster, ForecasterConfig
 from roughformer.series import SeriesBatch, to_seconds
 from roughformer.tokens import check_series
 from roughformer.train import check_device, train_forecaster
@@ -298,7 +298,7 @@ class RFormerForecaster(SeriesEstimator):
                 torch.manual_seed(seed + number)
                 network = Forecaster(config)
                 network.fit_scaling(**scaling)
-                data = ScaledSeries.of(batch, static, network, self.context)
+                data = network.scaled(batch, static, self.context)
                 history = train_forecaster(
                     network, data, horizon=horizon, steps=self.steps, batch_size=self.batch_size,
                     learning_rate=self.learning_rate, weight_decay=self.weight_decay,

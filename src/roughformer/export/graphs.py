@@ -129,7 +129,7 @@ class StepGraph(Exportable):
         self.members = list(members)
         context = self.members[0].config.context
         self.max_windows = None if context is not None else max_windows
-        self._tokens = TokenStep(self.encoder)
+        self._tokens = TokenStep(self.encoder.for_padded())
         self.shapes = dict(self._tokens.shapes)
         for m, member in enumerate(self.members):
             for i in range(member.config.n_layers):

@@ -351,7 +351,7 @@ class ForecastPredictor:
         return LevelCalibration.fit(level, distance, owner)
 
     def _scaled(self, batch: SeriesBatch, static: Array) -> ScaledSeries:
-        return ScaledSeries.of(batch, static, self.networks[0], self.context)
+        return self.networks[0].scaled(batch, static, self.context)
 
     def _answer(
         self,

@@ -1,6 +1,5 @@
 """Models on tokens and on paths: the Rough Transformer, the default ensemble, the forecaster."""
 
-from roughformer.model.config import RFormerConfig
 from roughformer.model.ensemble import (
     LINEAR_PARTS,
     EnsembleConfig,
@@ -11,6 +10,8 @@ from roughformer.model.ensemble import (
 )
 from roughformer.model.forecast_data import (
     Drawn,
+    Moments,
+    Queries,
     ScaledSeries,
     draw_forecasts,
     draw_interpolations,
@@ -19,22 +20,22 @@ from roughformer.model.forecaster import (
     QUANTILES,
     Forecaster,
     ForecasterConfig,
-    Moments,
-    Queries,
 )
-from roughformer.model.heads import Head, Pooling
 from roughformer.model.outputs import (
     Ensemble,
+    Head,
     OutputConfig,
+    Pooling,
     deviation_of,
     loss_of,
     loss_weight,
     point_of,
     run_model,
 )
-from roughformer.model.rformer import RFormer, TokenTransformer, why_no_step
+from roughformer.model.rformer import RFormer, why_no_step
 from roughformer.model.scaling import Standardize
 from roughformer.model.tempo import TempoConfig, TempoFormer
+from roughformer.model.transformer import RFormerConfig, TokenTransformer
 from roughformer.model.trees import Forest
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Series as a ``Forecaster`` sees them, and questions about them whose answers are known.
+"""Moments and queries: series as a ``Forecaster`` sees them, and questions with known answers.
 
 A moment is drawn in each series: for forecasts the points up to it are the past and observations
 after it the targets; for interpolation some observations are hidden, and those at the moment are
@@ -12,13 +12,69 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from roughformer.model.forecaster import Forecaster, Moments, Queries
-from roughformer.series import SeriesBatch
-
 Array = npt.NDArray[Any]
 
 _PER_CHANNEL = 2  # targets of a channel of a series in one step
 _MOST_HIDDEN = 0.8  # largest share of observations hidden in a step of interpolation
+
+
+class Moments(NamedTuple):
+    """Series around R moments: what is known.
+
+    Attributes
+    ----------
+    values : Tensor (R, L, C)
+        Scaled values; NaN = not observed.
+    times : Tensor (R, L)
+        Times of the points after the moment (negative: before it); NaN in the padding.
+    elapsed : Tensor (R,)
+        Time between the start of the series and the moment.
+    static : Tensor (R, S)
+        Scaled static covariates; NaN = unknown.
+    both_sides : bool
+        Whether points after the moment count for all channels; else they count for channels whose
+        future is known, and have NaN in the others. Points at the moment count as past.
+    """
+
+    values: Tensor
+    times: Tensor
+    elapsed: Tensor
+    static: Tensor
+    both_sides: bool
+
+    def to(self, device: torch.device) -> "Moments":
+        """Move to a device."""
+        moved = {name: getattr(self, name).to(device) for name in self._fields[:4]}
+        return self._replace(**moved)
+
+
+class Queries(NamedTuple):
+    """Q values that are asked for, in the order of their moments.
+
+    Attributes
+    ----------
+    row : Tensor (Q,)
+        Number of the moment.
+    channel : Tensor (Q,)
+        Number of the channel.
+    ahead : Tensor (Q,)
+        Time after the moment, at least 0.
+    phase : Tensor (Q, P)
+        Time of day, of week, ...: absolute time in periods, modulo 1.
+    even : bool, default False
+        Whether all moments have the same number of queries, which a graph can rely on.
+    """
+
+    row: Tensor
+    channel: Tensor
+    ahead: Tensor
+    phase: Tensor
+    even: bool = False
+
+    def to(self, device: torch.device) -> "Queries":
+        """Move to a device."""
+        moved = {name: getattr(self, name).to(device) for name in self._fields[:4]}
+        return self._replace(**moved)
 
 
 class ScaledSeries(NamedTuple):
@@ -49,23 +105,6 @@ class ScaledSeries(NamedTuple):
     epoch: float
     context: int
     known: Array
-
-    @classmethod
-    def of(
-        cls, batch: SeriesBatch, static: Array, model: Forecaster, context: int
-    ) -> "ScaledSeries":
-        """Scale a batch as the model's training series were."""
-        centre, spread = model.centre.cpu().numpy(), model.spread.cpu().numpy()
-        scaled = (static - model.static_centre.cpu().numpy()) / model.static_spread.cpu().numpy()
-        return cls(
-            ((batch.values - centre) / spread).astype(np.float32),
-            batch.times,
-            batch.offsets,
-            np.clip(scaled, -4, 4).astype(np.float32),
-            _epoch(batch),
-            context,
-            np.isin(np.arange(batch.n_channels), model.config.known),
-        )
 
     def moments(self, series: Array, at: Array, *, both_sides: bool) -> tuple[Moments, Array]:
         """Series around the times ``at (R,)``, and the numbers of their points (R, L), -1 = none.
@@ -131,7 +170,6 @@ def draw_forecasts(
     horizon: float,
     periods: Array,
     rng: np.random.Generator,
-    per_channel: int = _PER_CHANNEL,
     given: float = 1.0,
 ) -> Drawn:
     """Draw an origin in each series, and observations up to ``horizon`` after it.
@@ -161,7 +199,7 @@ def draw_forecasts(
     inside = number < stop[:, None]
     number = np.where(inside, number, 0)
     row, column, channel = np.nonzero(inside[..., None] & queried & ~np.isnan(data.values[number]))
-    keep = _at_most(per_channel, row * data.values.shape[1] + channel, rng)
+    keep = _at_most(_PER_CHANNEL, row * data.values.shape[1] + channel, rng)
     row, column, channel = row[keep], column[keep], channel[keep]
     point = number[row, column]
     queries = data.queries(row, channel, data.times[point], at, periods)
@@ -188,13 +226,6 @@ def draw_interpolations(
     values = moments.values.masked_fill(torch.from_numpy(hidden), torch.nan)
     queries = data.queries(row, channel, at[row], at, periods)
     return Drawn(moments._replace(values=values), queries, target)
-
-
-def _epoch(batch: SeriesBatch) -> float:
-    """Seconds from 1970 to the origin of dates; 0 if there are none."""
-    if batch.time_origin is None:
-        return 0.0
-    return float(batch.time_origin.astype("datetime64[ns]").astype(np.int64)) / 1e9
 
 
 def _at_most(n: int, key: Array, rng: np.random.Generator) -> Array:

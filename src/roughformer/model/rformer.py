@@ -7,13 +7,10 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from roughformer.errors import InputError
-from roughformer.model.blocks import Block, TimeEncoding, attention_mask
-from roughformer.model.config import RFormerConfig
-from roughformer.model.heads import Head, Pooling, Wide, prior_logits
-from roughformer.model.scaling import Standardize, scale_of
+from roughformer.model.transformer import RFormerConfig, TokenTransformer
 from roughformer.series import SeriesBatch
 from roughformer.signatures import inside_of, observed, padded_series
 from roughformer.tokens import (
@@ -29,278 +26,6 @@ from roughformer.tokens import (
 )
 
 _FOR_SCALING = 4096  # series that statistics are taken from
-
-
-class TokenTransformer(nn.Module):
-    """Attention on tokens ``(B, L, n_features)``: scaling, embedding, blocks, pooling, head.
-
-    ``causal=False`` has one output per series, ``causal=True`` one per token that depends on that
-    token and the ones before it.
-    """
-
-    def __init__(self, config: RFormerConfig) -> None:
-        """Weights are drawn from torch's current random state."""
-        super().__init__()
-        self.config = config
-        width = config.d_model
-        self.standardize = scale_of(config.scaling, config.n_features, config.clip)
-        self.embed = nn.Linear(config.n_features, width)
-        self.time = None if config.context else TimeEncoding(width, config.n_time_waves)
-        hidden = config.d_feedforward or 2 * width
-        drop = config.dropout
-        of_weights = drop if config.attention_dropout is None else config.attention_dropout
-        self.blocks = nn.ModuleList(
-            Block(width, config.n_heads, hidden, drop, of_weights, config.context)
-            for _ in range(config.n_layers)
-        )
-        self.pool = None if config.causal else Pooling(width, config.pooling)
-        self.standardize_static = Standardize(config.n_static, config.clip)
-        self.embed_static = nn.Linear(config.n_static, width) if config.n_static else None
-        self.standardize_spectrum = Standardize(config.n_spectrum, config.clip)
-        self.embed_spectrum = (
-            nn.Sequential(
-                nn.Linear(config.n_spectrum, 2 * width),
-                nn.GELU(),
-                nn.Dropout(config.dropout),
-                nn.Linear(2 * width, width),
-            )
-            if config.n_spectrum
-            else None
-        )
-        self.input_drop = nn.Dropout(config.input_dropout)
-        seen = config.n_wide_features or config.n_features
-        self.wide = (
-            Wide(
-                seen + config.n_static,
-                config.wide,
-                config.n_wide,
-                config.wide_dropout,
-                config.input_dropout,
-                config,
-            )
-            if config.wide
-            else None
-        )
-        # Of last tokens only: what stands at the end of a series is spread otherwise.
-        self.standardize_last = scale_of(config.scaling, seen, config.clip) if config.wide else None
-        self.head = Head(width, config)
-
-    def from_tokens(
-        self,
-        tokens: Tensor,
-        times: Tensor,
-        mask: Tensor | None = None,
-        static: Tensor | None = None,
-        spectrum: Tensor | None = None,
-        separate: bool = False,
-    ) -> Tensor:
-        """Compute outputs from tokens.
-
-        Parameters
-        ----------
-        tokens : Tensor (B, L, n_features)
-            Features of each window.
-        times : Tensor (B, L)
-            Ends of the windows, in units of about the span.
-        mask : Tensor (B, L), optional
-            True where a window is real; by default all are.
-        static : Tensor (B, n_static), optional
-            Static covariates; NaN = not known.
-        spectrum : Tensor (B, C, J), optional
-            Of whole paths.
-        separate : bool, default False
-            Return the outputs of attention and of each network beside it, along a new first axis,
-            instead of their weighted sum; without such networks it changes nothing.
-
-        Returns
-        -------
-        Tensor (B, n_outputs[, k])
-            Or ``(B, L, n_outputs[, k])`` if causal; see ``Head``.
-        """
-        x, known = self._read(tokens, times, mask, static, spectrum)
-        return self._answer(x, self._last(tokens, mask), known, separate)
-
-    def represent(self, **inputs: Any) -> Tensor:
-        """Compute what the head sees.
-
-        Parameters
-        ----------
-        **inputs : Tensor
-            As for ``from_tokens``.
-
-        Returns
-        -------
-        Tensor (B, d_model)
-            Or ``(B, L, d_model)`` if causal.
-        """
-        return self._read(**inputs)[0]
-
-    def _read(
-        self,
-        tokens: Tensor,
-        times: Tensor,
-        mask: Tensor | None = None,
-        static: Tensor | None = None,
-        spectrum: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor | None]:
-        """What the head sees, and the standardised covariates."""
-        x, known = self._embedded(tokens, times, static)
-        config = self.config
-        allowed = attention_mask(mask, x.shape[1], config.causal, x.device, config.context)
-        for block in self.blocks:
-            x = block(x, allowed)
-        if self.pool is not None:
-            x = self.pool(x, mask)
-        if self.embed_spectrum is not None:
-            if spectrum is None:
-                raise ValueError("this model takes the spectrum of the paths")
-            powers = self.input_drop(self.standardize_spectrum(spectrum.flatten(-2)))
-            x = x + self.embed_spectrum(powers)
-        return x, known
-
-    def forward(self, **inputs: Any) -> Tensor:
-        """``from_tokens``."""
-        return self.from_tokens(**inputs)
-
-    def step_tokens(
-        self,
-        past: list[Tensor],
-        tokens: Tensor,
-        times: Tensor,
-        static: Tensor | None,
-        window: Tensor,
-        ended: Tensor | None,
-    ) -> tuple[list[Tensor], Tensor]:
-        """Compute outputs for the newest tokens of each stream; see ``Attention.step``.
-
-        Parameters
-        ----------
-        past : list of Tensor
-            What each block remembers.
-        tokens : Tensor (B, K, n_features)
-            The newest tokens; several only if all of their windows have ended.
-        times : Tensor (B, K)
-            Ends of their windows.
-        static : Tensor (B, n_static) or None
-            Static covariates.
-        window : Tensor (B,)
-            Numbers of the first of these windows.
-        ended : Tensor (B,) or None
-            Whether they have ended: only those are remembered. None: all have, and
-            ``past`` is overwritten.
-
-        Returns
-        -------
-        past : list of Tensor
-            What each block remembers now.
-        output : Tensor (B, K, n_outputs[, k])
-        """
-        x, known = self._embedded(tokens, times, static)
-        kept = []
-        for block, ring in zip(self.blocks, past, strict=True):
-            x, new = block.step(x, ring, window, ended)  # type: ignore[operator]
-            kept.append(new)
-        return kept, self._answer(x, self._last(tokens, None), known)
-
-    def ring_shape(self, size: int) -> tuple[int, ...]:
-        """Tell the shape of what one block remembers of a stream: keys and values.
-
-        Parameters
-        ----------
-        size : int
-            Number of windows.
-
-        Returns
-        -------
-        tuple of int
-        """
-        config = self.config
-        return (2, config.n_heads, size, config.d_model // config.n_heads)
-
-    def _embedded(
-        self, tokens: Tensor, times: Tensor, static: Tensor | None
-    ) -> tuple[Tensor, Tensor | None]:
-        """``(B, L, d_model)``: scaled and embedded tokens; and the standardised covariates."""
-        kind = self.embed.weight.dtype
-        x = self.embed(self.input_drop(self.standardize(tokens).to(kind)))
-        if self.time is not None:
-            x = x + self.time(times.to(kind))
-        if self.embed_static is None:
-            return x, None
-        if static is None:
-            raise ValueError(f"this model takes {self.config.n_static} static covariates")
-        # Not known = the mean of the training part, which standardises to 0.
-        known = self.standardize_static(static).to(kind)
-        return x + self.embed_static(known).unsqueeze(1), known
-
-    def _answer(
-        self, x: Tensor, seen: Tensor, known: Tensor | None, separate: bool = False
-    ) -> Tensor:
-        """Outputs ``(B, [L,] n_outputs[, k])`` from ``x (B, [L,] d_model)``, which the blocks give,
-        and the tokens ``seen`` and covariates ``known`` that the networks beside them see.
-        """
-        output: Tensor = self.head(x)
-        if self.wide is None:
-            return output
-        assert self.standardize_last is not None
-        last = self.standardize_last(seen)
-        if known is not None:
-            if self.config.causal:
-                known = known.unsqueeze(1).expand(-1, last.shape[1], -1)
-            last = torch.cat([last, known], dim=-1)
-        direct: Tensor = self.wide(last)  # (n_wide, ...)
-        if separate:
-            return torch.cat([output.unsqueeze(0), direct])
-        share = self.config.wide_share
-        return share * direct.mean(dim=0) + (1 - share) * output
-
-    @property
-    def answers_apart(self) -> bool:
-        """Whether ``forward(..., separate=True)`` gives several answers, to be trained each by
-        itself: trained as a sum, they would learn to correct each other on the training part.
-        """
-        return self.wide is not None
-
-    def _last(self, tokens: Tensor, mask: Tensor | None) -> Tensor:
-        """What ``wide`` sees of the last real token, or of each token if causal."""
-        seen = tokens[..., : self.config.n_wide_features]
-        if self.config.causal:
-            return seen
-        if mask is None:
-            return seen[:, -1]
-        at = (mask.sum(dim=1) - 1).clamp(min=0)
-        return seen[torch.arange(seen.shape[0], device=seen.device), at]
-
-    @torch.no_grad()
-    def fit_scaling(self, inputs: dict[str, Tensor]) -> None:
-        """Take the statistics of the training part: those of ``from_tokens``'s inputs."""
-        least = inputs.get("least_scale")
-        self.standardize.fit(inputs["tokens"], inputs.get("mask"), least)
-        if self.standardize_last is not None:
-            mask = inputs.get("mask") if self.config.causal else None
-            last = self._last(inputs["tokens"], inputs.get("mask"))
-            self.standardize_last.fit(
-                last, mask, None if least is None else least[: last.shape[-1]]
-            )
-        if self.embed_spectrum is not None:
-            powers = inputs["spectrum"].flatten(-2)
-            # Logarithms of shares of power, in float32: what varies by less is mostly rounding.
-            self.standardize_spectrum.fit(powers, least=powers.new_full(powers.shape[-1:], 1e-3))
-        if self.embed_static is not None:
-            self.standardize_static.fit(inputs["static"])
-
-    @torch.no_grad()
-    def fit_prior(self, frequency: Tensor) -> None:
-        """Let answers begin at the frequencies of the classes in the training part.
-
-        Parameters
-        ----------
-        frequency : Tensor (K,)
-            Shares of the classes.
-        """
-        self.head.fit_prior(frequency)
-        if self.wide is not None:
-            self.wide.out.bias.copy_(prior_logits(frequency))
 
 
 class Step(NamedTuple):
@@ -581,7 +306,7 @@ class RFormer(TokenTransformer):
         """
         device = self.embed.weight.device
         size = self.config.context or max_windows
-        tokens = TokenStep(self._causal()).shapes
+        tokens = TokenStep(self._causal().for_padded()).shapes
         state = {
             name: torch.zeros(n, *shape, dtype=torch.float64, device=device)
             for name, shape in tokens.items()
@@ -630,7 +355,7 @@ class RFormer(TokenTransformer):
                 f"where there are none; got {tuple(values.shape)}"
             )
         _check_shapes(values, static, len(tokenizer.channels), len(tokenizer.config.static))
-        new, piece, tokens = TokenStep(tokenizer)(state, values, times, lengths)
+        new, piece, tokens = TokenStep(tokenizer.for_padded())(state, values, times, lengths)
         if static is not None:
             static = encoded_static(tokenizer.static_encoder.columns, static.double())
         ends = (piece.now / tokenizer.time_unit).float().unsqueeze(1)

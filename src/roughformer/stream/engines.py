@@ -88,9 +88,10 @@ class CausalStreams:
         self.predictor = predictor
         self.tokenizer: Tokenizer = predictor.encoder
         self.rule = self.tokenizer.config.rule
-        shapes = TokenStep(self.tokenizer).shapes
+        tokens = self.tokenizer.for_padded()
+        shapes = TokenStep(tokens).shapes
         self.rows = {name: state.add(name, shape, np.float64) for name, shape in shapes.items()}
-        self.tokens = stream_tokens(self.tokenizer, self.rows)
+        self.tokens = stream_tokens(tokens, self.rows)
         self.static = state.add("static", (len(self.tokenizer.static),), np.float32, np.nan)
         outputs = predictor.outputs
         self.last = state.add("answer", (outputs.n_outputs, outputs.outputs_per_target), np.float32)

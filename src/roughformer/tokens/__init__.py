@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from roughformer.tokens.fitted import encoded_static as encoded_static
     from roughformer.tokens.fitted import thinned as thinned
     from roughformer.tokens.intervals import IntervalQuantiles as IntervalQuantiles
-    from roughformer.tokens.memory import Memory as Memory
-    from roughformer.tokens.memory import memory_feature_count as memory_feature_count
-    from roughformer.tokens.memory import remember as remember
     from roughformer.tokens.padded import PaddedTokens as PaddedTokens
     from roughformer.tokens.streams import Piece as Piece
     from roughformer.tokens.streams import State as State
@@ -37,7 +34,6 @@ _NAMES = {
     "config": "SpectrumConfig TokenConfig",
     "fitted": "StaticColumn StaticEncoder check_series encoded_static thinned",
     "intervals": "IntervalQuantiles",
-    "memory": "Memory memory_feature_count remember",
     "padded": "PaddedTokens",
     "streams": "Piece State TokenStep WindowTokens per_stream stream_tokens",
     "tempo": "TempoEncoder",

@@ -9,6 +9,7 @@ one call (``native/step.h``).
 
 import ctypes
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,8 +18,8 @@ import torch
 from torch import Tensor
 
 from roughformer.signatures import (
+    Layout,
     Windows,
-    layout_of,
     library,
     piece_clock_words,
     piece_signature,
@@ -38,8 +39,7 @@ from roughformer.signatures.torch_backend import (
     observation_order,
 )
 from roughformer.tokens.fitted import WORDS
-from roughformer.tokens.observations import Counted, scaled, stacked_words, words_of
-from roughformer.tokens.tokenizer import Tokenizer
+from roughformer.tokens.padded import Counted, PaddedTokens, scaled, stacked_words, words_of
 
 State = dict[str, Tensor]
 Shapes = dict[str, tuple[int, ...]]
@@ -51,16 +51,15 @@ _RECENT = ("n", "x", "low", "high")
 class TokenStep:
     """One step of the tokens of a causal tokenizer; ``shapes`` are those of what it remembers."""
 
-    def __init__(self, tokenizer: "Tokenizer") -> None:
+    def __init__(self, padded: PaddedTokens) -> None:
         """For windows by duration or by points, whose paths hold."""
         self.shapes: Shapes = {}
-        config = tokenizer.config
-        self._take = _Taking(config.rule, len(tokenizer.channels), self.shapes)
+        self._take = _Taking(padded.rule, padded.n_channels, self.shapes)
         self._parts: list[_Words | _Observations] = []
-        if config.depth:
-            self._parts.append(_Words(tokenizer, self.shapes))
-        if tokenizer.value_range is not None:
-            self._parts.append(_Observations(tokenizer, self.shapes))
+        if padded.layout is not None:
+            self._parts.append(_Words(padded.layout, padded.context, self.shapes))
+        if padded.values is not None:
+            self._parts.append(_Observations(padded, self.shapes))
 
     def __call__(
         self, state: State, values: Tensor, times: Tensor, lengths: Tensor
@@ -182,25 +181,25 @@ class _Words:
     the global one grows by S, or the rings of products of 1, 2, 4, ... windows of a context.
     """
 
-    def __init__(self, tokenizer: "Tokenizer", shapes: Shapes) -> None:
+    def __init__(self, layout: Layout, context: int | None, shapes: Shapes) -> None:
         """What it remembers is added to ``shapes``."""
-        self.layout, self.config = tokenizer.layout, tokenizer.config
-        self.depth, views = self.config.depth, self.config.views
-        self.lifts = self.layout.lifts[views[0]]  # views differ in their clocks only
-        self.clock = self.layout.lifts["local"].clock if "local" in views else None
-        self.dim = self.layout.dim(views[0])
-        channels, words = len(tokenizer.channels), word_count(self.dim, self.depth)
+        self.layout, self.context = layout, context
+        self.depth, views = layout.depth, layout.views
+        self.lifts = layout.lifts[views[0]]  # views differ in their clocks only
+        self.clock = layout.lifts["local"].clock if "local" in views else None
+        self.dim = layout.dim(views[0])
+        channels, words = len(layout.channels), word_count(self.dim, self.depth)
         shapes["local"] = (words,)
         shapes["begin"] = (channels,)  # values where the window begins
         if self.clock is not None:
             shapes["clocks"] = (channels, 2, self.clock.count)
-        if "global" in views and self.config.context is None:
+        if "global" in views and context is None:
             shapes["whole"] = (words,)
             shapes["first"] = (channels,)
         elif "global" in views:
-            assert self.config.context is not None
-            shapes["rings"] = (2 * blocks_of(self.config.context)[0] - 1, words)
-            shapes["starts"] = (self.config.context, channels)
+            assert context is not None
+            shapes["rings"] = (2 * blocks_of(context)[0] - 1, words)
+            shapes["starts"] = (context, channels)
 
     def __call__(self, piece: Piece, old: State, new: State) -> Tensor:
         """``(B, F)``: words of the open windows as they are now."""
@@ -210,9 +209,9 @@ class _Words:
         new["local"] = per_stream(piece.ended, 0.0, as_words(local))
         new["begin"] = per_stream(piece.ended, piece.x[:, -1], begin)
         parts = []
-        for view in self.config.views:
+        for view in self.layout.views:
             levels, start = local, begin
-            if view == "global" and self.config.context is None:
+            if view == "global" and self.context is None:
                 levels = multiply(self._levels(old["whole"]), local)
                 start = torch.where(fresh, begin, old["first"])
                 new["whole"] = per_stream(piece.ended, as_words(levels), old["whole"])
@@ -248,7 +247,7 @@ class _Words:
         self, local: Levels, begin: Tensor, piece: Piece, old: State, new: State
     ) -> tuple[Levels, Tensor]:
         """Levels over the last windows up to now, and the values where those begin ``(B, C)``."""
-        size, window = self.config.context, piece.window
+        size, window = self.context, piece.window
         assert size is not None
         wanted = blocks_of(size)
         lengths = [1 << bit for bit in range(wanted[0].bit_length())]
@@ -295,10 +294,10 @@ class _Observations:
     last ones.
     """
 
-    def __init__(self, tokenizer: "Tokenizer", shapes: Shapes) -> None:
+    def __init__(self, padded: PaddedTokens, shapes: Shapes) -> None:
         """What it remembers is added to ``shapes``."""
-        self.tokenizer, self.size = tokenizer, max(tokenizer.recent - 1, 1)
-        channels = len(tokenizer.channels)
+        self.padded, self.size = padded, max(padded.recent - 1, 1)
+        channels = padded.n_channels
         shapes["seen"] = shapes["past"] = (len(_KEPT), channels)
         shapes["recent"] = (len(_RECENT), self.size, channels)
 
@@ -313,20 +312,20 @@ class _Observations:
         own = (slot == (piece.window % self.size).unsqueeze(1))[:, None, :, None]
         kept = torch.where(own, _block(now, _RECENT).unsqueeze(2), old["recent"])
         new["recent"] = per_stream(piece.ended, kept, old["recent"])
-        half, unit = self.tokenizer.recent, self.tokenizer.time_unit
+        half, unit = self.padded.recent, self.padded.unit
         recent, latest = (
             self._last(now, piece.window, old, size) for size in (half, max(half // 2, 1))
         )
         words = words_of(now, whole, recent, latest, piece.now.unsqueeze(-1), unit)
-        return stacked_words(words, self.tokenizer.config.views)
+        return stacked_words(words, self.padded.views)
 
     def _of_piece(self, piece: Piece, window: Counted, past: Counted) -> Counted:
         """Of the points that were taken, each ``(B, C)``; sums count from the first observation of
         the stream: those of large numbers would lose their digits.
         """
-        assert self.tokenizer.value_range is not None
+        assert self.padded.values is not None
         seen = piece.seen
-        z = torch.where(seen, scaled(piece.values, self.tokenizer.value_range), 0.0)
+        z = torch.where(seen, scaled(piece.values, self.padded.values), 0.0)
         when = torch.where(seen, piece.since.unsqueeze(-1), 0.0)
         count, place = observation_order(seen)
         last = place.gather(1, count[:, -1:])
@@ -426,11 +425,10 @@ class StreamTokens:
     new ones, of the shapes that ``TokenStep`` says.
     """
 
-    def __init__(self, tokenizer: "Tokenizer", arrays: Arrays) -> None:
+    def __init__(self, padded: PaddedTokens, arrays: Arrays) -> None:
         """The arrays are written to, and must stay where they are."""
-        self.step, self.arrays = TokenStep(tokenizer), arrays
-        self.n_channels = len(tokenizer.channels)
-        self.rule = tokenizer.config.rule
+        self.step, self.arrays = TokenStep(padded), arrays
+        self.n_channels, self.rule = padded.n_channels, padded.rule
 
     def ended(self, last: Floats, points: Floats) -> Floats:
         """``(g,)``: windows that have ended in streams with so many ``points`` in all, the last of
@@ -496,31 +494,29 @@ class StreamTokens:
 class _NativeTokens(StreamTokens):
     """The same by the kernel."""
 
-    def __init__(self, tokenizer: "Tokenizer", arrays: Arrays) -> None:
-        super().__init__(tokenizer, arrays)
-        config, channels = tokenizer.config, tokenizer.channels
-        self.views, self.layout = config.views, None
+    def __init__(self, padded: PaddedTokens, arrays: Arrays) -> None:
+        super().__init__(padded, arrays)
+        self.views, self.layout = padded.views, padded.layout
         places = dict.fromkeys(_PLACES, -1)
         clock, width, time_scale, basepoint = None, 0, 0.0, False
-        if config.depth:
-            self.layout = tokenizer.layout
+        if self.layout is not None:
             lifts = self.layout.lifts[self.views[0]]
-            time_scale = 1.0 / tokenizer.time_unit if lifts.time is not None else 0.0
+            time_scale = 1.0 / padded.unit if lifts.time is not None else 0.0
             basepoint = lifts.basepoint
             # The kernel writes signatures; their logarithms are taken of all windows at once.
-            words = layout_of(channels, config.depth, self.views, tokenizer.lifts)
+            words = replace(self.layout, transform="signature")
             places |= {f"{view}_at": words.at(view) for view in self.views}
             width = words.size
             if "local" in self.views:
                 clock, places["clock_at"] = words.lifts["local"].clock, words.clock_at("local")
-        for view in self.views if tokenizer.value_range is not None else ():
+        for view in self.views if padded.values is not None else ():
             places[f"seen_{view}_at"] = width
-            width += len(channels) * len(WORDS[view])
+            width += padded.n_channels * len(WORDS[view])
         turns = np.zeros(16)
         if clock is not None:
             turns = np.concatenate([np.asarray(clock.frequencies) / (2 * np.pi), turns])
-        known = tokenizer.value_range
-        bounds = np.zeros((4, len(channels)))
+        known = padded.values
+        bounds = np.zeros((4, padded.n_channels))
         if known is not None:
             bounds[:] = known.low, known.high, known.mean, known.scale
         by_points = self.rule.rule == "points"
@@ -532,16 +528,16 @@ class _NativeTokens(StreamTokens):
             range=bounds.ctypes.data,
             width=width,
             n_frequencies=len(turns) - 16,
-            context=config.context or 0,
-            ring=max(tokenizer.recent - 1, 1),
-            recent_windows=tokenizer.recent,
+            context=padded.context or 0,
+            ring=max(padded.recent - 1, 1),
+            recent_windows=padded.recent,
             points_each=int(self.rule.amount) if by_points else 0,
             duration=0.0 if by_points else self.rule.amount,
             time_scale=time_scale,
-            time_unit=tokenizer.time_unit,
+            time_unit=padded.unit,
             fastest=float(np.abs(turns).max()),
-            channels=len(channels),
-            depth=config.depth,
+            channels=padded.n_channels,
+            depth=0 if self.layout is None else self.layout.depth,
             basepoint=basepoint,
         )
 
@@ -592,7 +588,7 @@ class _NativeTokens(StreamTokens):
         return torch.cat([*parts, tokens[:, len(parts) * size :]], dim=-1).float()
 
 
-def stream_tokens(tokenizer: "Tokenizer", arrays: Arrays) -> StreamTokens:
+def stream_tokens(padded: PaddedTokens, arrays: Arrays) -> StreamTokens:
     """By the kernel if there is one."""
     kind = StreamTokens if library.load() is None else _NativeTokens
-    return kind(tokenizer, arrays)
+    return kind(padded, arrays)

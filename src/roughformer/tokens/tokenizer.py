@@ -486,7 +486,7 @@ class Tokenizer(BaseModel):
     def _observation_words(self, batch: SeriesBatch, cuts: Cuts) -> npt.NDArray[np.float32]:
         """``(B, L, Σ_views C · words)``, a block of series at a time."""
         from roughformer.signatures.torch_backend import Placed, observed, real_only
-        from roughformer.tokens.observations import observation_words
+        from roughformer.tokens.padded import observation_words
 
         assert self.value_range is not None
         placed = Placed.of(cuts, batch.span[0])
