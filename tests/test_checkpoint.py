@@ -42,7 +42,6 @@ TENSORS = {
     "": X + 2,
 }
 CONFIG = {"name": "é\u2028", "sizes": [1, 2.5, None, True], "inner": {"b": 1e-300, "a": -0.0}}
-FILES = {"history.jsonl": b'{"epoch": 1}\n', "empty": b""}
 
 
 def bits(tensor):
@@ -57,7 +56,7 @@ def same(a, b):
 @pytest.fixture
 def saved(tmp_path):
     path = tmp_path / "model"
-    save_checkpoint(path, CONFIG, {"model": {"w": X, "b": X[0]}, "state": {"n": X[0, 0]}}, FILES)
+    save_checkpoint(path, CONFIG, {"model": {"w": X, "b": X[0]}, "state": {"n": X[0, 0]}})
     return path
 
 
@@ -80,13 +79,12 @@ def test_a_tensor_comes_back_bit_for_bit(name, tmp_path):
     assert back.is_contiguous()
 
 
-def test_many_tensors_configuration_and_files_come_back(tmp_path):
+def test_many_tensors_and_the_configuration_come_back(tmp_path):
     tensors = {"model": TENSORS, "optimiser": {"m": X}, "nothing": {}}
-    save_checkpoint(tmp_path / "x", CONFIG, tensors, FILES)
+    save_checkpoint(tmp_path / "x", CONFIG, tensors)
     back = load_checkpoint(tmp_path / "x")
     assert back.config == CONFIG
     assert list(back.config["inner"]) == ["b", "a"]
-    assert back.files == FILES
     assert {k: set(v) for k, v in back.tensors.items()} == {k: set(v) for k, v in tensors.items()}
     assert all(same(back.tensors["model"][k], v) for k, v in TENSORS.items())
 
@@ -94,7 +92,7 @@ def test_many_tensors_configuration_and_files_come_back(tmp_path):
 def test_nothing_at_all_comes_back(tmp_path):
     save_checkpoint(tmp_path / "x", {}, {})
     back = load_checkpoint(tmp_path / "x")
-    assert (back.config, back.tensors, back.files) == ({}, {}, {})
+    assert (back.config, back.tensors) == ({}, {})
 
 
 def test_tensors_that_shared_memory_no_longer_do(tmp_path):
@@ -114,7 +112,7 @@ def test_a_module_comes_back(tmp_path):
 def test_the_same_input_gives_the_same_bytes(tmp_path):
     for place, order in (("a", list), ("b", lambda x: reversed(list(x)))):
         tensors = OrderedDict((k, TENSORS[k]) for k in order(TENSORS))
-        save_checkpoint(tmp_path / place, CONFIG, {"m": tensors, "n": {}}, FILES)
+        save_checkpoint(tmp_path / place, CONFIG, {"m": tensors, "n": {}})
     names = sorted(os.listdir(tmp_path / "a"))
     assert names == sorted(os.listdir(tmp_path / "b"))
     for name in names:
@@ -158,19 +156,10 @@ def test_importing_it_does_not_load_torch():
 
 
 @pytest.mark.parametrize(
-    ("config", "words"),
-    [
-        ({"a": [1, float("nan")]}, r"config\['a'\]\[1\] is nan, which JSON does not have"),
-        ({"a": {"b": float("-inf")}}, r"config\['a'\]\['b'\] is -inf"),
-        ({1: 2}, "keys of config must be texts, got 1"),
-        ({"a": np.float32(1)}, r"config\['a'\] must be made of .* got float32"),
-        ({"a": {1, 2}}, "got set"),
-        ({"a": 10**5000}, "cannot be written as JSON"),
-        ([1], "config must be a dict, got list"),
-    ],
+    "config", [{"a": [1, float("nan")]}, {"a": np.float32(1)}, {"a": {1, 2}}, {"a": 10**5000}]
 )
-def test_a_configuration_that_is_not_json_is_refused(config, words, tmp_path):
-    with pytest.raises(InputError, match=words):
+def test_a_configuration_that_is_not_json_is_refused(config, tmp_path):
+    with pytest.raises(InputError, match="config cannot be written as JSON"):
         save_checkpoint(tmp_path / "x", config, {})
     assert os.listdir(tmp_path) == []
 
@@ -192,19 +181,6 @@ def test_a_tensor_that_does_not_fit_is_refused_and_the_old_checkpoint_stays(
         save_checkpoint(tmp_path / "x", {"v": 2}, {"m": {"t": tensor}})
     assert load_checkpoint(tmp_path / "x").config == {"v": 1}
     assert os.listdir(tmp_path) == ["x"]
-
-
-@pytest.mark.parametrize(
-    "name", ["../x", "", ".hidden", "a/b", "config.json", "manifest.json", "x.safetensors"]
-)
-def test_a_file_name_that_is_taken_or_leads_elsewhere_is_refused(name, tmp_path):
-    with pytest.raises(InputError, match="the file name"):
-        save_checkpoint(tmp_path / "x", {}, {}, {name: b""})
-
-
-def test_a_file_that_is_not_bytes_is_refused(tmp_path):
-    with pytest.raises(InputError, match=r"files\['a'\] must be bytes, got int"):
-        save_checkpoint(tmp_path / "x", {}, {}, {"a": 5})
 
 
 def test_a_directory_that_is_not_a_checkpoint_is_never_replaced(tmp_path):
@@ -260,7 +236,7 @@ def test_every_kind_of_file_survives_no_flipped_bit(saved):
     assert load_checkpoint(saved).config == CONFIG
 
 
-NAMES = ["config.json", "history.jsonl", "manifest.json", "model.safetensors", "state.safetensors"]
+NAMES = ["config.json", "manifest.json", "model.safetensors", "state.safetensors"]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -7,7 +7,7 @@ from distributed_cases import classes, series
 from roughformer.estimators.defaults import token_config
 from roughformer.tokens import Tokenizer
 from roughformer.train.config import TrainConfig
-from roughformer.train.data import BatchSource, Source, share_of
+from roughformer.train.data import Source, share_of
 from roughformer.train.distributed import ProcessGroup
 from roughformer.train.loop import TrainStep, shares
 
@@ -29,8 +29,7 @@ def source(n=23, size=5, **changes):
     encoder = Tokenizer.fit(token_config(batch, options, False), batch)
     config = TrainConfig(batch_size=size, seed=7, **changes)
     target = torch.from_numpy(classes(n))
-    made: BatchSource = Source(encoder, batch, target, config, threads=1)
-    return made
+    return Source(encoder, batch, target, config, threads=1)
 
 
 @pytest.mark.parametrize("world", [2, 3, 8])

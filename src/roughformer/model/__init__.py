@@ -37,38 +37,3 @@ from roughformer.model.scaling import Standardize
 from roughformer.model.tempo import TempoConfig, TempoFormer
 from roughformer.model.transformer import RFormerConfig, TokenTransformer
 from roughformer.model.trees import Forest
-
-__all__ = [
-    "LINEAR_PARTS",
-    "QUANTILES",
-    "Drawn",
-    "Ensemble",
-    "EnsembleConfig",
-    "Forecaster",
-    "ForecasterConfig",
-    "Forest",
-    "Head",
-    "KernelPart",
-    "Moments",
-    "OutputConfig",
-    "PathFeatures",
-    "Pooling",
-    "Queries",
-    "RFormer",
-    "RFormerConfig",
-    "ScaledSeries",
-    "SignatureEnsemble",
-    "Standardize",
-    "TempoConfig",
-    "TempoFormer",
-    "TokenTransformer",
-    "blendable",
-    "deviation_of",
-    "draw_forecasts",
-    "draw_interpolations",
-    "loss_of",
-    "loss_weight",
-    "point_of",
-    "run_model",
-    "why_no_step",
-]

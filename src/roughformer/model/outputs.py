@@ -137,28 +137,14 @@ def loss_of(
     """
     if config.task == "classification":
         flat = target.flatten()
-        known = flat >= 0
-        if sample_weight is not None:
-            each = F.cross_entropy(
-                output.flatten(0, -2),
-                flat.where(known, -100),
-                weight=class_weight,
-                label_smoothing=label_smoothing,
-                reduction="none",
-            )
-            total = loss_weight(target, config, class_weight, sample_weight)
-            spread = _along(sample_weight, target).flatten()
-            return (each * spread).sum() / total.clamp(min=1e-12).to(each.dtype)
-        # The sum over what is known, so that no known target is 0 and not NaN.
-        loss = F.cross_entropy(
+        each = F.cross_entropy(
             output.flatten(0, -2),
-            flat.where(known, -100),
+            flat.where(flat >= 0, -100),
             weight=class_weight,
             label_smoothing=label_smoothing,
-            reduction="sum",
-        )
-        weight = known.to(output.dtype) if class_weight is None else class_weight[flat[known]]
-        return loss / weight.sum().clamp(min=1e-12)
+            reduction="none",
+        ).view(target.shape)
+        return _mean(each, target, config, class_weight, sample_weight)
     known = ~target.isnan()
     safe = torch.where(known, target, torch.zeros_like(target))
     if config.uncertainty == "gaussian":
@@ -177,11 +163,21 @@ def loss_of(
         loss = huber - (label * output.log_softmax(dim=-1)).sum(dim=-1)
     else:
         loss = (output - safe).square()
+    return _mean(loss * known, target, config, None, sample_weight)
+
+
+def _mean(
+    each: Tensor,
+    target: Tensor,
+    config: OutputConfig,
+    class_weight: Tensor | None,
+    sample_weight: Tensor | None,
+) -> Tensor:
+    """The weighted mean of losses ``(B, ...)``, 0 where the target is not known; of none 0."""
+    total = loss_weight(target, config, class_weight, sample_weight).clamp(min=1e-12)
     if sample_weight is not None:
-        total = loss_weight(target, config, None, sample_weight)
-        weighted = loss * known * _along(sample_weight, target)
-        return weighted.sum() / total.clamp(min=1e-12).to(loss.dtype)
-    return (loss * known).sum() / known.sum().clamp(min=1)
+        each = each * _along(sample_weight, target)
+    return each.sum() / total.to(each.dtype)
 
 
 def loss_weight(
@@ -195,11 +191,11 @@ def loss_weight(
     if sample_weight is not None:
         weight = _along(sample_weight, target)
     if config.task != "classification":
-        return (weight * ~target.isnan()).double().sum()
+        return (weight * ~target.isnan()).sum()
     known = target >= 0
     weight = weight.expand(target.shape)[known]
     weight = weight if class_weight is None else weight * class_weight[target[known]]
-    return weight.double().sum()
+    return weight.sum()
 
 
 def _along(sample_weight: Tensor, target: Tensor) -> Tensor:

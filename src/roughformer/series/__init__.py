@@ -30,31 +30,3 @@ from roughformer.series._table import (
     with_roles,
 )
 from roughformer.series.batch import SeriesBatch
-
-__all__ = [
-    "Extras",
-    "Parts",
-    "Read",
-    "SeriesBatch",
-    "UnobservedWarning",
-    "blocks",
-    "check_fraction",
-    "check_mask",
-    "column_numbers",
-    "column_times",
-    "guess_roles",
-    "has_exact_ids",
-    "is_table",
-    "is_tensor",
-    "is_usual",
-    "keep_mask",
-    "layout_of",
-    "refuse_tables",
-    "run_starts",
-    "series_keys",
-    "sorting_order",
-    "take_rows",
-    "to_seconds",
-    "to_table",
-    "with_roles",
-]

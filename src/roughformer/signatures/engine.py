@@ -214,20 +214,6 @@ def _write_clocks(
 # Public functions of the engine: multi-view signatures of whole batches.
 
 
-def _refuse_what_would_be_lost(x: Any) -> None:
-    if isinstance(x, list | tuple) and any(getattr(item, "requires_grad", False) for item in x):
-        raise InputError(
-            "gradients cannot flow to a list of tensors; give one padded tensor (B, L, C) with "
-            "lengths=, or detach them"
-        )
-    known = isinstance(x, SeriesBatch | np.ndarray | list | tuple) or hasattr(x, "requires_grad")
-    if not known:
-        raise InputError(
-            f"expected a SeriesBatch, an array, a tensor or a list of arrays, got "
-            f"{type(x).__name__}; for a table build rf.SeriesBatch.from_table(...) first"
-        )
-
-
 def multiview_signature(
     x: Any,
     windows: Any = 75,
@@ -261,8 +247,8 @@ def multiview_signature(
 
     Parameters
     ----------
-    x : SeriesBatch, array or tensor (B, L, C), or list of arrays (L_i, C)
-        Series.
+    x : SeriesBatch, array or tensor (B, L, C), list of arrays (L_i, C), or table
+        Series, as in ``SeriesBatch.of``.
     windows : int, Windows, dict or array-like, default 75
         A number of windows over each series' own span, or as in ``Windows.of``.
     depth : int, default 2
@@ -316,7 +302,6 @@ def multiview_signature(
     CapacityError
         If more than ``max_memory`` would be needed.
     """
-    _refuse_what_would_be_lost(x)
     # Gradients flow through the tensor itself, not through the batch.
     batch = SeriesBatch.of(x.detach() if is_tensor(x) else x, times, lengths, layout=layout)
     if layout == "channels_first" and is_tensor(x):
@@ -377,7 +362,7 @@ def _tensor_tokens(
     import torch
 
     from roughformer.signatures.operators import padded_tokens
-    from roughformer.signatures.torch_backend import Placed
+    from roughformer.signatures.torch_backend import Placed, inside_of
 
     _check_dropping(dropping, windows)
     native = library.pick_engine(engine, x.device.type) == "native"
@@ -386,15 +371,10 @@ def _tensor_tokens(
     mask = dropping.mask(batch)
     thin = batch if mask is None else batch.drop_points(mask=mask)
     _, times, lengths = pad(thin)
-    column = torch.arange(times.shape[1]).expand(times.shape)
-    if mask is not None:
-        place = np.arange(batch.n_points) - np.repeat(batch.offsets[:-1], batch.lengths)
-        inside = column < lengths[:, None]
-        column = torch.zeros(times.shape, dtype=torch.int64).masked_scatter(
-            inside, torch.from_numpy(place[mask])
-        )
-    rows = torch.arange(len(batch))[:, None].to(x.device)
-    values = x[rows, column.to(x.device)]
+    points = x[inside_of(torch.from_numpy(batch.lengths), x.shape[1]).to(x.device)]
+    points = points if mask is None else points[torch.from_numpy(mask).to(x.device)]
+    values = points.new_zeros(*times.shape, x.shape[2])
+    values[inside_of(lengths, times.shape[1]).to(x.device)] = points
     tokens = padded_tokens(
         values.double() if wide else values,
         times.to(x.device),

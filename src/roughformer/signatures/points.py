@@ -17,7 +17,7 @@ from roughformer.series import (
 )
 from roughformer.signatures import library
 from roughformer.signatures.lifts import Time
-from roughformer.signatures.paths import Floats, Path
+from roughformer.signatures.paths import Floats, Path, locate
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -148,17 +148,17 @@ def values_at(batch: SeriesBatch, since: npt.ArrayLike) -> npt.NDArray[np.float6
     ndarray (B, n, C)
         Constant before a channel's first observation and after its last one.
     """
-    queries = np.broadcast_to(
-        np.asarray(since, dtype=np.float64), (len(batch), np.shape(since)[-1])
-    )
-    values, offsets, starts = fill_gaps(batch), batch.offsets, batch.span[0]
-    out = np.empty((len(batch), queries.shape[1], batch.n_channels))
-    for b in range(len(batch)):
-        rows = slice(offsets[b], offsets[b + 1])
-        times = batch.times[rows] - starts[b]
-        for c in range(batch.n_channels):
-            out[b, :, c] = np.interp(queries[b], times, values[rows, c])
-    return out
+    values, first, sizes = fill_gaps(batch), batch.offsets[:-1], batch.lengths
+    n_times = np.shape(since)[-1]
+    when = np.broadcast_to(np.asarray(since, dtype=np.float64), (len(batch), n_times)).ravel()
+    first, sizes = np.repeat(first, n_times), np.repeat(sizes, n_times)
+    low = first + locate(batch.times, first, sizes, when)
+    high = np.minimum(low + 1, first + sizes - 1)
+    left = batch.times[low] - batch.times[first]
+    gap = batch.times[high] - batch.times[low]
+    share = np.divide(when - left, gap, out=np.zeros(len(when)), where=gap > 0).clip(0, 1)
+    mixed = values[low] + share[:, None] * (values[high].astype(np.float64) - values[low])
+    return np.asarray(mixed.reshape(len(batch), n_times, -1))
 
 
 def dense_values(

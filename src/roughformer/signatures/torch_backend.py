@@ -699,7 +699,10 @@ def signature_tokens(
             levels = torch.cat([level] * (1 + len(lifts.lags)) + [none], dim=-1)
             values = x[..., int(lifts.time is not None) :]
             starts = at_rows(values, knots.at[:, :-1]) + levels
-        signatures.append(_view_signature(x, knots, starts, layout, view, context))
+        # Over a context the global view is made of local signatures, too.
+        local = view == "local" or context is not None
+        steps = window_levels(x[:, 1:] - x[:, :-1], knots, layout.depth, local)
+        signatures.append(finish_view(steps, starts, layout, view, context))
         if lifts.clock is not None:
             first = int(lifts.time is not None)  # channels come after time
             channels = x[..., first : first + n_channels]
@@ -710,21 +713,6 @@ def signature_tokens(
 def real_only(tokens: Tensor, mask: Tensor | None) -> Tensor:
     """Tokens ``(B, W, F)`` with 0 where ``mask (B, W)`` says that there is no window."""
     return tokens if mask is None else torch.where(mask.unsqueeze(-1), tokens, 0.0)
-
-
-def _view_signature(
-    x: Tensor,
-    knots: Knots,
-    starts: Tensor | None,
-    layout: Layout,
-    view: View,
-    context: int | None,
-) -> Tensor:
-    """``x (B, M, d)`` at the knots -> ``(B, W, words)``; ``starts`` as in ``finish_view``."""
-    local = view == "local"
-    sliding = not local and context is not None
-    levels = window_levels(x[:, 1:] - x[:, :-1], knots, layout.depth, local or sliding)
-    return finish_view(levels, starts, layout, view, context)
 
 
 def finish_view(

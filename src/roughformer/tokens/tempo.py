@@ -17,7 +17,7 @@ from torch import Tensor
 
 from roughformer.errors import InputError
 from roughformer.series import SeriesBatch
-from roughformer.signatures import fill_gaps, locate, spectrum_words
+from roughformer.signatures import fill_gaps, locate, spectrum_words, values_at
 from roughformer.signatures.torch_backend import (
     Observed,
     linear_points,
@@ -44,7 +44,7 @@ def pieces_between(batch: SeriesBatch, cuts: Floats) -> SeriesBatch:
     series = np.repeat(np.arange(n), batch.lengths)
     since = batch.times - start[series]
     relative = cuts - start[:, None]
-    at_cuts = _values_at(batch, relative)  # (B, W + 1, C)
+    at_cuts = values_at(batch, relative)  # (B, W + 1, C)
     flat = np.ascontiguousarray(relative).ravel()
     begin = series * (w + 1)
     sizes = np.full(len(series), w + 1)
@@ -67,23 +67,6 @@ def pieces_between(batch: SeriesBatch, cuts: Floats) -> SeriesBatch:
 
 def _rows(block: npt.NDArray[np.floating]) -> npt.NDArray[np.floating]:
     return block.reshape(-1, block.shape[-1])
-
-
-def _values_at(batch: SeriesBatch, since: Floats) -> npt.NDArray[np.floating]:
-    """Values ``(B, M, C)`` of the paths at times ``since (B, M)`` after their first points."""
-    n, m = since.shape
-    series = np.repeat(np.arange(n), m)
-    begin, size = batch.offsets[:-1][series], batch.lengths[series]
-    when = since.ravel()
-    low = locate(batch.times, begin, size, when)
-    high = np.minimum(low + 1, size - 1)
-    zero = batch.times[begin]
-    left, right = batch.times[begin + low] - zero, batch.times[begin + high] - zero
-    gap = right - left
-    weight = np.divide(when - left, gap, out=np.zeros(len(when)), where=gap > 0).clip(0, 1)
-    a, b = batch.values[begin + low], batch.values[begin + high]
-    mixed: npt.NDArray[np.floating] = a + weight[:, None].astype(a.dtype) * (b - a)
-    return mixed.reshape(n, m, -1)
 
 
 _FLOOR = 1e-3  # of the mean power: below it is noise

@@ -6,9 +6,9 @@ splits and scores of a validation part are in ``validation``.
 
 from roughformer.train.config import Augmentation, Callback, TrainConfig
 from roughformer.train.data import (
-    BatchSource,
     Inputs,
     LazySeries,
+    Source,
     join,
     run_fingerprint,
     source_of,

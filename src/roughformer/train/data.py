@@ -156,29 +156,6 @@ def join(parts: list[Inputs]) -> Inputs:
     return joined
 
 
-class BatchSource(Protocol):
-    """Batches in an order that (seed, epoch) decides, whatever the number of processes."""
-
-    watch: Stopwatch
-
-    @property
-    def n_steps(self) -> int:
-        """Steps of one epoch: batches of all processes together."""
-
-    def sample(self, n: int) -> Inputs:
-        """Inputs of ``n`` series at most, about as training will see them; the same for all."""
-
-    def epoch(
-        self, epoch: int, first: int = 0, rank: int = 0, world: int = 1
-    ) -> Iterator[tuple[Inputs, Tensor]]:
-        """Of each of the batches ``first, first + 1, ...`` the share of process ``rank`` of
-        ``world``, the series ``share_of(rank, world, size)`` of the batch, with their targets.
-
-        What is drawn for a series depends on its place in the batch, never on ``world``. A share
-        without series is yielded too; nobody looks at its inputs.
-        """
-
-
 def share_of(rank: int, world: int, size: int) -> slice:
     """The places of a batch that process ``rank`` of ``world`` takes: neighbours, as many for each
     as can be. A store has its neighbours in the same row groups, so that a process reads few.
@@ -315,7 +292,10 @@ class Source:
         self, epoch: int, first: int = 0, rank: int = 0, world: int = 1
     ) -> Iterator[tuple[Inputs, Tensor]]:
         """Inputs and targets of the batches ``first, first + 1, ...`` of an epoch; of each batch
-        the share of process ``rank`` of ``world``, which may be none.
+        the share of process ``rank`` of ``world``: the series ``share_of(rank, world, size)``.
+
+        What is drawn for a series depends on its place in the batch, never on ``world``. A share
+        without series is yielded too; nobody looks at its inputs.
         """
         share = partial(share_of, rank, world)
         order = self._order(np.random.default_rng([self.config.seed, epoch]))

@@ -23,7 +23,7 @@ from torch.nn.parallel import DistributedDataParallel
 from roughformer.errors import CheckpointError, InputError
 from roughformer.model import OutputConfig, loss_of, loss_weight, run_model
 from roughformer.train.config import TrainConfig
-from roughformer.train.data import SAMPLE_WEIGHT, BatchSource, Inputs, take
+from roughformer.train.data import SAMPLE_WEIGHT, Inputs, Source, take
 from roughformer.train.distributed import ProcessGroup, current_process_group, report_lost_process
 from roughformer.train.validation import better
 from roughformer.util.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
@@ -206,7 +206,7 @@ class TrainingData:
     the series of the validation part.
     """
 
-    source: BatchSource
+    source: Source
     outputs: OutputConfig
     valid: tuple[Inputs, Tensor] | None = None
     scores: Callable[[Tensor, Tensor], dict[str, float]] | None = None
@@ -225,7 +225,7 @@ class Share:
     problem: Exception | None = None
 
 
-def shares(source: BatchSource, epoch: int, first: int, processes: ProcessGroup) -> Iterator[Share]:
+def shares(source: Source, epoch: int, first: int, processes: ProcessGroup) -> Iterator[Share]:
     """The shares of this process. An error in making one is handed over, and the last: others wait
     for this process and must be told.
     """

@@ -9,12 +9,11 @@ The same input gives the same bytes: there are no dates or names of machines ins
 import contextlib
 import hashlib
 import json
-import math
 import os
 import re
 import stat
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from roughformer.errors import CheckpointError, InputError
@@ -57,29 +56,22 @@ def save_checkpoint(
     directory: str | os.PathLike[str],
     config: Mapping[str, Any],
     tensors: "Mapping[str, Mapping[str, Tensor]]",
-    files: Mapping[str, bytes] | None = None,
 ) -> None:
-    """Write ``config``, ``tensors`` (stem of the file -> name -> tensor) and ``files`` (name ->
-    bytes) as the checkpoint ``directory``, in place of the one that may be there.
+    """Write ``config`` and ``tensors`` (stem of the file -> name -> tensor) as the checkpoint
+    ``directory``, in place of the one that may be there.
 
-    ``config`` is JSON: tuples come back as lists; NaN and infinity, keys that are not text and
-    other objects are refused. Tensors come back with the same bits, dtype and shape, contiguous,
+    ``config`` is JSON: tuples come back as lists; NaN, infinity and other objects are refused.
+    Tensors come back with the same bits, dtype and shape, contiguous,
     on the CPU, each with memory of its own even if they shared it.
 
     A directory with files that are not part of a checkpoint is never replaced.
     """
     where = os.fspath(directory)
-    if not isinstance(config, Mapping):
-        raise InputError(f"config must be a dict, got {type(config).__name__}")
     try:
-        settings = json_bytes(_plain(config, "config"))
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, InputError):
-            raise
+        settings = json_bytes(config)
+    except (TypeError, ValueError, RecursionError) as error:
         raise InputError(f"config cannot be written as JSON ({error})") from None
-    files = {} if files is None else files
-    _check_names(tensors, files)
-    contents = _contents(settings, tensors, files)
+    contents = _contents(settings, tensors)
     try:
         replace_directory(directory, contents, _check_replaceable)
     except OSError as error:
@@ -90,7 +82,7 @@ def save_checkpoint(
 
 
 def _contents(
-    settings: bytes, tensors: "Mapping[str, Mapping[str, Tensor]]", files: Mapping[str, bytes]
+    settings: bytes, tensors: "Mapping[str, Mapping[str, Tensor]]"
 ) -> Iterator[tuple[str, bytes]]:
     """The files one after the other, so that only one of them is in memory; the manifest last."""
     listed: dict[str, dict[str, Any]] = {}
@@ -102,32 +94,7 @@ def _contents(
     yield note(CONFIG, settings)
     for stem in sorted(tensors):
         yield note(stem + TENSORS, _pack(tensors[stem], stem))
-    for name in sorted(files):
-        yield note(name, bytes(files[name]))
     yield MANIFEST, seal({"files": listed, "format": FORMAT, "version": VERSION})
-
-
-def _plain(value: Any, where: str) -> Any:
-    """A copy of plain dicts, lists, texts and numbers, or ``InputError`` naming the place."""
-    if value is None or isinstance(value, bool | int | str):
-        return value
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            raise InputError(
-                f"{where} is {value}, which JSON does not have; give None or a text instead"
-            )
-        return float(value)
-    if isinstance(value, list | tuple):
-        return [_plain(item, f"{where}[{k}]") for k, item in enumerate(value)]
-    if isinstance(value, Mapping):
-        for key in value:
-            if not isinstance(key, str):
-                raise InputError(f"the keys of {where} must be texts, got {key!r}")
-        return {str(key): _plain(item, f"{where}[{key!r}]") for key, item in value.items()}
-    raise InputError(
-        f"{where} must be made of dicts, lists, texts, numbers, booleans and None, got "
-        f"{type(value).__name__}; arrays and their numbers have tolist()"
-    )
 
 
 def _pack(tensors: "Mapping[str, Tensor]", stem: str) -> bytes:
@@ -149,20 +116,6 @@ def _pack(tensors: "Mapping[str, Tensor]", stem: str) -> bytes:
         # A copy of its own: contiguous, shared with no other tensor, conjugates worked out.
         packed[name] = tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
     return bytes(save(packed))
-
-
-def _check_names(tensors: Mapping[str, Any], files: Mapping[str, Any]) -> None:
-    for name in [*tensors, *files]:
-        if not isinstance(name, str) or not NAME.fullmatch(name):
-            raise InputError(
-                f"the file name {name!r} must be made of letters, digits and _ . - and not begin "
-                "with . or -"
-            )
-    for name, data in files.items():
-        if not isinstance(data, bytes | bytearray | memoryview):
-            raise InputError(f"files[{name!r}] must be bytes, got {type(data).__name__}")
-        if name in (CONFIG, MANIFEST) or name.endswith(TENSORS):
-            raise InputError(f"the file name {name!r} is taken by the checkpoint; choose another")
 
 
 def _check_replaceable(path: str) -> None:
@@ -194,11 +147,10 @@ OpenFile = Callable[[str], int]
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What was saved: ``config``, ``tensors`` by file stem and name (on the CPU), other files."""
+    """What was saved: ``config``, and ``tensors`` by file stem and name (on the CPU)."""
 
     config: dict[str, Any]
     tensors: "dict[str, dict[str, Tensor]]"
-    files: dict[str, bytes] = field(default_factory=dict)
 
 
 def load_checkpoint(directory: str | os.PathLike[str]) -> Checkpoint:
@@ -232,11 +184,11 @@ def _read(where: str, open_file: OpenFile) -> Checkpoint:
         handles = {n: stack.enter_context(_open(where, n, open_file)) for n in listed}
         data = {name: _read_file(where, name, handles[name], listed[name]) for name in listed}
     tensors = {
-        name.removesuffix(TENSORS): _unpack(where, name, data.pop(name))
+        name.removesuffix(TENSORS): _unpack(where, name, data[name])
         for name in listed
         if name.endswith(TENSORS)
     }
-    return Checkpoint(_parse(where, CONFIG, data.pop(CONFIG)), tensors, data)
+    return Checkpoint(_parse(where, CONFIG, data[CONFIG]), tensors)
 
 
 def read_manifest(where: str, open_file: OpenFile) -> dict[str, dict[str, Any]]:
