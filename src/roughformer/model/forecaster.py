@@ -106,23 +106,9 @@ def memory_feature_count(n_scales: int) -> int:
 
 
 def remember(values: Tensor, ages: Tensor, scales: Tensor, n_recent: int) -> Memory:
-    """Compute the memory of one side.
-
-    Parameters
-    ----------
-    values : Tensor (R, L, C)
-        Scaled values; NaN = not observed.
-    ages : Tensor (R, L)
-        Time between each point and the moment, in the unit of ``scales``; points with a negative
-        or infinite age do not count.
-    scales : Tensor (K,)
-        Time scales.
-    n_recent : int
-        Number of observations to keep.
-
-    Returns
-    -------
-    Memory
+    """The memory of one side, from scaled ``values (R, L, C)`` (NaN = not observed), their ``ages
+    (R, L)`` at the moment in the unit of ``scales (K,)`` (points with a negative or infinite age do
+    not count), and the number of observations to keep.
     """
     seen = ~values.isnan() & ((ages >= 0) & ages.isfinite()).unsqueeze(-1)
     old = torch.where(seen, ages.unsqueeze(-1), torch.inf)  # (R, L, C)

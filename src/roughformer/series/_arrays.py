@@ -168,20 +168,11 @@ def check_layout(layout: Any) -> Layout:
 def layout_of(
     x: Any, layout: str | None = None, *, times: Any = None, n_channels: int | None = None
 ) -> Layout:
-    """Return the layout of a 3-D block or a list of 2-D arrays, or raise if it is ambiguous.
+    """The layout of a 3-D block or a list of 2-D arrays, or ``InputError`` if it is ambiguous.
 
-    Parameters
-    ----------
-    x
-        An array or tensor with three axes, or a sequence of arrays with two. The shapes of
-        anything else are checked by whoever converts it.
-    layout
-        What the caller said, or None.
-    times
-        Times of the points, or None. Given times are checked against the time axis, so they
-        settle the layout.
-    n_channels
-        The number of channels, where it is known: from training, or from their names.
+    The shapes of anything else are checked by whoever converts it. Given ``times`` are checked
+    against the time axis, so they settle the layout; ``n_channels`` is known from training, or from
+    the names of the channels.
     """
     chosen = "time_first" if layout is None else check_layout(layout)
     shapes = _shapes(x)

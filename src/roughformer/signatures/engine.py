@@ -51,11 +51,7 @@ def _requests(
         dropping = Dropping(keep=dropping.mask(batch))
     values = dense_values(batch, dropping.keep, threads)
     keys = dropping.keys(len(batch)) if dropping and dropping.keep is None else None
-    groups: dict[Any, list[View]] = {}
-    for view in layout.views:
-        lifts = layout.lifts[view]
-        groups.setdefault((lifts.time, view if lifts.basepoint else None), []).append(view)
-    for (time, only), views in groups.items():
+    for time, basepoint, views in layout.passes:
         path = path_of(batch, values, time)
         table = None
         if layout.transform == "logsignature":
@@ -65,7 +61,7 @@ def _requests(
             cuts=cuts,
             depth=layout.depth,
             at={view: layout.at(view) for view in views},
-            basepoint=only is not None,
+            basepoint=basepoint,
             log=table,
             keep=dropping.keep,
             keys=keys,

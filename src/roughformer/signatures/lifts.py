@@ -255,6 +255,18 @@ class Layout:
         before = self.views[: self.views.index(view)]
         return sum(self.signature_size(v) for v in self.views) + sum(map(self.clock_size, before))
 
+    @property
+    def passes(self) -> list[tuple[Time | None, bool, tuple[View, ...]]]:
+        """Calls of the kernel: the lift by time, whether paths begin at the origin, and the views
+        that share such a path.
+        """
+        groups: dict[Any, tuple[View, ...]] = {}
+        for view in self.views:
+            lifts = self.lifts[view]
+            key = (lifts.time, view if lifts.basepoint else None)
+            groups[key] = (*groups.get(key, ()), view)
+        return [(time, only is not None, views) for (time, only), views in groups.items()]
+
     def clock_part(self, view: View) -> slice:
         """Where a view's clock words are in the token."""
         at = self.clock_at(view)

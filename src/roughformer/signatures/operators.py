@@ -359,28 +359,14 @@ def _plain_parts(
 ) -> tuple[list[Tensor], list[Tensor]]:
     """Signatures and clock words of views that are lifted by time at most."""
     words: dict[View, Tensor] = {}
-    for name, unit, basepoint in _calls(layout):
+    for time, basepoint, views in layout.passes:
+        name, unit = "both" if len(views) == 2 else views[0], _time_unit(time)
         joint = torch.ops.roughformer.window_signatures(
             values, times, lengths, edges, layout.depth, name, unit, basepoint, True
         )
-        n_views = len(_VIEWS[name])
-        sizes = [joint.shape[-1] // n_views] * n_views
-        words |= dict(zip(_VIEWS[name], joint.split(sizes, dim=-1), strict=True))
+        words |= dict(zip(_VIEWS[name], joint.chunk(len(views), dim=-1), strict=True))
     signatures = [in_transform(words[view], layout, view) for view in layout.views]
     return signatures, _clock_parts(values, times, lengths, edges, layout, True)
-
-
-def _calls(layout: Layout) -> tuple[tuple[str, float, bool], ...]:
-    """Calls of the kernel: the views that share one, the unit of time, and the basepoint."""
-    groups: dict[tuple[float, Any], list[View]] = {}
-    for view in layout.views:
-        lifts = layout.lifts[view]
-        key = (_time_unit(lifts.time), view if lifts.basepoint else None)
-        groups.setdefault(key, []).append(view)
-    return tuple(
-        ("both" if len(views) == 2 else views[0], unit, only is not None)
-        for (unit, only), views in groups.items()
-    )
 
 
 def _lifted_parts(

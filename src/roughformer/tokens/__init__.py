@@ -9,25 +9,27 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from roughformer.tokens.cells import CellEncoder as CellEncoder
-    from roughformer.tokens.config import SpectrumConfig as SpectrumConfig
-    from roughformer.tokens.config import TokenConfig as TokenConfig
-    from roughformer.tokens.fitted import StaticColumn as StaticColumn
-    from roughformer.tokens.fitted import StaticEncoder as StaticEncoder
-    from roughformer.tokens.fitted import check_series as check_series
-    from roughformer.tokens.fitted import encoded_static as encoded_static
-    from roughformer.tokens.fitted import thinned as thinned
-    from roughformer.tokens.intervals import IntervalQuantiles as IntervalQuantiles
-    from roughformer.tokens.padded import PaddedTokens as PaddedTokens
-    from roughformer.tokens.streams import Piece as Piece
-    from roughformer.tokens.streams import State as State
-    from roughformer.tokens.streams import TokenStep as TokenStep
-    from roughformer.tokens.streams import WindowTokens as WindowTokens
-    from roughformer.tokens.streams import per_stream as per_stream
-    from roughformer.tokens.streams import stream_tokens as stream_tokens
-    from roughformer.tokens.tempo import TempoEncoder as TempoEncoder
-    from roughformer.tokens.tokenizer import Tokenizer as Tokenizer
-    from roughformer.tokens.tokenizer import frequencies as frequencies
+    from roughformer.tokens.cells import CellEncoder
+    from roughformer.tokens.config import SpectrumConfig, TokenConfig
+    from roughformer.tokens.fitted import (
+        StaticColumn,
+        StaticEncoder,
+        check_series,
+        encoded_static,
+        thinned,
+    )
+    from roughformer.tokens.intervals import IntervalQuantiles
+    from roughformer.tokens.padded import PaddedTokens
+    from roughformer.tokens.streams import (
+        Piece,
+        State,
+        TokenStep,
+        WindowTokens,
+        per_stream,
+        stream_tokens,
+    )
+    from roughformer.tokens.tempo import TempoEncoder
+    from roughformer.tokens.tokenizer import Tokenizer, frequencies
 
 _NAMES = {
     "cells": "CellEncoder",
