@@ -181,12 +181,7 @@ def same(a: Fields, b: Fields, ignored: Sequence[str]) -> bool:
 def _same(a: Any, b: Any) -> bool:
     if not (isinstance(a, np.ndarray) and isinstance(b, np.ndarray)):
         return type(a) is type(b) and bool(a == b)
-    if a.dtype != b.dtype or a.shape != b.shape:
-        return False
-    equal = a == b
-    if a.dtype.kind in "fMm":  # NaN and NaT differ from themselves
-        equal |= (a != a) & (b != b)
-    return bool(equal.all())
+    return a.dtype == b.dtype and np.array_equal(a, b, equal_nan=a.dtype.kind in "fMm")
 
 
 def describe(fields: Fields, missing: bool) -> str:

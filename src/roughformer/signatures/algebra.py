@@ -38,7 +38,8 @@ def levels(x: Array, d: int, n: int) -> list[Array]:
 
 def _outer(a: Array, b: Array) -> Array:
     """(..., p) ⊗ (..., q) -> (..., p·q)."""
-    return (a[..., :, None] * b[..., None, :]).reshape(*a.shape[:-1], -1)
+    size = a.shape[-1] * b.shape[-1]  # said, because there may be no rows
+    return (a[..., :, None] * b[..., None, :]).reshape(*a.shape[:-1], size)
 
 
 def _product(a: Array, b: Array, d: int, n: int, a0: float, b0: float) -> Array:

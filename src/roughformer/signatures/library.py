@@ -3,9 +3,10 @@
 import ctypes
 import mmap
 import os
+import re
 import warnings
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -22,146 +23,27 @@ from roughformer.signatures.paths import Cuts, Floats, Ints, Path
 
 Engine = Literal["auto", "native", "torch"]
 _ABI = 11
-_P, _L, _I, _D = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32, ctypes.c_double
+_P, _L = ctypes.c_void_p, ctypes.c_int64
+_TYPES = {"int64_t": _L, "int32_t": ctypes.c_int32, "double": ctypes.c_double}
 Arrays = Mapping[str, npt.NDArray[Any] | None]
 
 
-def _fields(kind: Any, names: str) -> Iterator[tuple[str, Any]]:
-    return ((name, kind) for name in names.split())
+def _structures() -> dict[str, Any]:
+    """The structures of ``native/abi.h``, by their names without ``Rf``; pointers are addresses."""
+    text, made = re.sub("//.*", "", native.INTERFACE.read_text()), {}
+    for name, body in re.findall(r"struct Rf(\w+) \{([^()]*?)\};", text):
+        fields: list[tuple[str, Any]] = []
+        for kind, star, names in re.findall(r"(?:const )?(\w+)(\*?) ([^;]+);", body):
+            for field in names.split(","):
+                plain = field.strip().lstrip("*")
+                fields.append((plain, _P if star or "*" in field else _TYPES[kind]))
+        made[name] = type(name, (ctypes.Structure,), {"_fields_": fields})
+    return made
 
 
-class Log(ctypes.Structure):
-    """``RfLog``."""
-
-    _fields_ = (
-        ("n_out", _L),
-        *_fields(_P, "term_ptr coef factor_ptr factor"),
-        ("n_fix", _L),
-        *_fields(_P, "fix_dst fix_src fix_coef"),
-    )
-
-
-class Job(ctypes.Structure):
-    """``RfJob``."""
-
-    _fields_ = (
-        *_fields(_P, "values times starts lengths time_starts"),
-        *_fields(_P, "cuts cut_starts cut_shift n_windows"),
-        *_fields(_P, "time_scale keep keys"),
-        *_fields(_P, "out out_starts grad_out grad_values"),
-        ("log", ctypes.POINTER(Log)),
-        *_fields(_L, "n_rows n_times n_series"),
-        *_fields(_L, "token_stride global_at local_at"),
-        ("drop", _D),
-        *_fields(_I, "value_dtype compute_dtype out_dtype"),
-        *_fields(_I, "channels depth views basepoint uniform threads"),
-    )
-
-
-class ClockWords(ctypes.Structure):
-    """``RfClock``."""
-
-    _fields_ = (
-        *_fields(_P, "values times row time_at end zero begin"),
-        *_fields(_P, "finish origin scale turns out out_at"),
-        *_fields(_L, "n_intervals n_frequencies"),
-        ("fastest", _D),
-        *_fields(_I, "value_dtype compute_dtype out_dtype"),
-        *_fields(_I, "channels threads"),
-    )
-
-
-class Fill(ctypes.Structure):
-    """``RfFill``."""
-
-    _fields_ = (
-        *_fields(_P, "values out never times starts lengths"),
-        *_fields(_P, "time_starts keep"),
-        ("n_series", _L),
-        *_fields(_I, "dtype channels threads"),
-    )
-
-
-class Thin(ctypes.Structure):
-    """``RfThin``."""
-
-    _fields_ = (
-        *_fields(_P, "keys starts lengths keep"),
-        ("n_series", _L),
-        ("drop", _D),
-        ("threads", _I),
-    )
-
-
-class Spread(ctypes.Structure):
-    """``RfSpread``."""
-
-    _fields_ = (
-        *_fields(_P, "values times starts lengths time_starts"),
-        *_fields(_P, "keep keys step bump weight out"),
-        *_fields(_L, "n_series n_grid n_nodes first"),
-        *_fields(_D, "drop nodes_per_time"),
-        *_fields(_I, "degree width"),
-        *_fields(_I, "value_dtype out_dtype channels threads"),
-    )
-
-
-class Between(ctypes.Structure):
-    """``RfBetween``."""
-
-    _fields_ = (
-        *_fields(_P, "spectrum first weights factor out"),
-        *_fields(_L, "n_rows n_spectrum n_frequencies"),
-        *_fields(_I, "dtype width threads"),
-    )
-
-
-class Cells(ctypes.Structure):
-    """``RfCells``."""
-
-    _fields_ = (
-        *_fields(_P, "values times starts lengths time_starts out"),
-        *_fields(_L, "n_series n_cells"),
-        ("least_span", _D),
-        *_fields(_I, "value_dtype channels threads"),
-    )
-
-
-class Functionals(ctypes.Structure):
-    """``RfFunctionals``."""
-
-    _fields_ = (
-        *_fields(_P, "cells widths padded mix_at mix_row mix"),
-        *_fields(_P, "taps thresholds ppv mpv mipv wins"),
-        *_fields(_L, "n_series n_rows n_cells n_scales n_groups"),
-        *_fields(_L, "n_taps n_thresholds"),
-        ("most", _D),
-        ("threads", _I),
-    )
-
-
-class Step(ctypes.Structure):
-    """``RfStep``."""
-
-    _fields_ = (
-        *_fields(_P, "start time opened window points held"),
-        *_fields(_P, "local begin clocks whole first rings starts"),
-        *_fields(_P, "seen past recent turns range"),
-        *_fields(_P, "slots offsets times values out ends"),
-        *_fields(_L, "n_slots room width next next_row"),
-        *_fields(_L, "global_at local_at clock_at"),
-        *_fields(_L, "seen_global_at seen_local_at"),
-        *_fields(_L, "n_frequencies context ring recent_windows"),
-        ("points_each", _L),
-        *_fields(_D, "duration time_scale time_unit fastest"),
-        *_fields(_I, "channels depth basepoint"),
-    )
-
-
-class Stream(ctypes.Structure):
-    """``RfStream``."""
-
-    _fields_ = (("state", _P), ("n_streams", _L), *_fields(_I, "dim depth dtype"))
+_STRUCTURES = _structures()
+Job, Log, Step, Stream = (_STRUCTURES[name] for name in ("Job", "Log", "Step", "Stream"))
+Cells, Functionals = _STRUCTURES["Cells"], _STRUCTURES["Functionals"]
 
 
 def _open() -> ctypes.CDLL | str:
@@ -182,17 +64,13 @@ def _open() -> ctypes.CDLL | str:
         return "the native kernel is of another version; run make or reinstall roughformer"
     lib.rf_isa.restype = lib.rf_isa_name.restype = ctypes.c_char_p
     lib.rf_set_isa.argtypes = (ctypes.c_char_p,)
+    for name, structure in _STRUCTURES.items():
+        if hasattr(lib, f"rf_{name.lower()}"):
+            getattr(lib, f"rf_{name.lower()}").argtypes = (ctypes.POINTER(structure),)
     lib.rf_forward.argtypes = lib.rf_backward.argtypes = (ctypes.POINTER(Job),)
-    lib.rf_clock.argtypes = (ctypes.POINTER(ClockWords),)
-    lib.rf_fill.argtypes, lib.rf_fill.restype = (ctypes.POINTER(Fill),), None
-    lib.rf_thin.argtypes = (ctypes.POINTER(Thin),)
-    lib.rf_runs.argtypes, lib.rf_runs.restype = (_P, _L, _I, _P), _L
+    lib.rf_fill.restype, lib.rf_step.restype = None, _L
+    lib.rf_runs.argtypes, lib.rf_runs.restype = (_P, _L, ctypes.c_int32, _P), _L
     lib.rf_locate.argtypes, lib.rf_locate.restype = (_P, _P, _P, _P, _L, _P), None
-    lib.rf_spread.argtypes = (ctypes.POINTER(Spread),)
-    lib.rf_cells.argtypes = (ctypes.POINTER(Cells),)
-    lib.rf_functionals.argtypes = (ctypes.POINTER(Functionals),)
-    lib.rf_between.argtypes = (ctypes.POINTER(Between),)
-    lib.rf_step.argtypes, lib.rf_step.restype = (ctypes.POINTER(Step),), _L
     stream = ctypes.POINTER(Stream)
     lib.rf_stream_bytes.argtypes, lib.rf_stream_bytes.restype = (stream,), _L
     lib.rf_stream_push.argtypes, lib.rf_stream_push.restype = (stream, _P, _P), _L
@@ -217,12 +95,13 @@ def load() -> ctypes.CDLL | None:
     return None if isinstance(lib, str) else lib
 
 
-def call(function: str, job: type[ctypes.Structure], arrays: Arrays, **numbers: Any) -> None:
+def call(function: str, arrays: Arrays, **numbers: Any) -> None:
     """Run a function of the library, which must be there, on a job of pointers to ``arrays``, which
     are C-contiguous, and ``numbers``.
     """
     kernel = load()
     assert kernel is not None
+    job = _STRUCTURES.get(function.removeprefix("rf_").capitalize(), Job)
     pointers = {name: None if x is None else x.ctypes.data for name, x in arrays.items()}
     if getattr(kernel, function)(ctypes.byref(job(**pointers, **numbers))):
         raise MemoryError("the native kernel could not allocate its scratch memory")
@@ -467,7 +346,6 @@ def fill_rows(
     never = np.zeros((path.n_series, channels), np.uint8)
     call(
         "rf_fill",
-        Fill,
         path_arrays(path) | {"out": out, "never": never, "keep": contiguous(keep, np.uint8)},
         n_series=path.n_series,
         dtype=is_double(out.dtype),
@@ -490,7 +368,7 @@ def thin(
         "keep": keep,
     }
     # One thread: it is too quick to share.
-    call("rf_thin", Thin, arrays, n_series=len(lengths), drop=fraction, threads=1)
+    call("rf_thin", arrays, n_series=len(lengths), drop=fraction, threads=1)
     return keep.view(np.bool_)
 
 
@@ -537,13 +415,12 @@ def _signatures(function: str, request: Request, results: dict[str, npt.NDArray[
     table, log = request.log, None
     if table is not None:
         pointers = {name: array.ctypes.data for name, array in table._asdict().items()}
-        log = ctypes.pointer(Log(n_out=table.size, n_fix=len(table.fix_dst), **pointers))
+        log = Log(n_out=table.size, n_fix=len(table.fix_dst), **pointers)
     views = sum(_VIEWS[view] for view in request.at)
     call(
         function,
-        Job,
         arrays | results,
-        log=log,
+        log=None if log is None else ctypes.addressof(log),
         n_rows=len(path.values),
         n_times=len(path.times),
         n_series=n_series,
@@ -617,7 +494,6 @@ def clock_words(
     }
     call(
         "rf_clock",
-        ClockWords,
         {name: np.ascontiguousarray(array) for name, array in arrays.items()}
         | {"values": values, "out": out},
         n_intervals=len(series),

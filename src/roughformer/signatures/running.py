@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from roughformer.errors import CapacityError, InputError
 from roughformer.signatures import library
+from roughformer.signatures.algebra import exponential, multiply
 from roughformer.signatures.library import Engine, check_out, new_result, pick_engine
 from roughformer.signatures.lifts import MAX_DEPTH, View, over_limit, readable
 from roughformer.signatures.words import word_count
@@ -82,8 +83,7 @@ class RunningSignatures:
                 f"more than the {readable(over)} allowed; lower the depth, or keep fewer streams "
                 "in one object"
             )
-        self._store: _NativeStore | _TorchStore
-        store = _NativeStore if self.engine == "native" else _TorchStore
+        store = _NativeStore if self.engine == "native" else _PlainStore
         self._store = store(self.n_streams, self.dim, self.depth, self.dtype)
 
     def push(self, points: npt.ArrayLike, active: Any = None) -> None:
@@ -205,52 +205,34 @@ def _stored(size: tuple[int, int, int, Any], instruction_set: bytes, held: bytes
     return store
 
 
-class _TorchStore:
-    """The same in torch."""
+class _PlainStore:
+    """The same in numpy, in float64."""
 
     def __init__(self, n: int, dim: int, depth: int, dtype: np.dtype[Any]) -> None:
-        import torch
-
-        kind = torch.float64 if dtype == np.float64 else torch.float32
-        self._open = torch.zeros(n, 1, dtype=torch.bool)
-        self._last = torch.zeros(n, dim, dtype=kind)
-        self._local = [torch.zeros(n, dim**k, dtype=kind) for k in range(1, depth + 1)]
-        self._global = [level.clone() for level in self._local]
+        self._size = dim, depth
+        self._open, self._last = np.zeros((n, 1), bool), np.zeros((n, dim))
+        self._local, self._global = np.zeros((2, n, word_count(dim, depth)))
 
     def push(self, points: npt.NDArray[Any], active: npt.NDArray[np.bool_] | None) -> int:
-        import torch
-
-        from roughformer.signatures.torch_backend import jump, multiply
-
-        wrong = ~np.isfinite(points).all(axis=1) & (True if active is None else active)
+        here = np.ones(len(points), bool) if active is None else active
+        wrong = here & ~np.isfinite(points).all(axis=1)
         if wrong.any():
             return int(np.argmax(wrong))
-        new = torch.tensor(points)
-        here = torch.ones_like(self._open) if active is None else torch.tensor(active)[:, None]
-        moved = torch.where(here & self._open, new - self._last, torch.zeros_like(new))
-        self._local = multiply(self._local, jump(moved, False, len(self._local)))
-        self._last = torch.where(here, new, self._last)
-        self._open = self._open | here
+        moved = np.zeros(points.shape)
+        np.subtract(points, self._last, out=moved, where=self._open & here[:, None])
+        self._local = multiply(self._local, exponential(moved, *self._size), *self._size)
+        self._last[here], self._open[here] = points[here], True
         return -1
 
     def read(self, views: int, out: npt.NDArray[Any]) -> None:
-        import torch
-
-        from roughformer.signatures.torch_backend import multiply
-
         parts = []
         if views & _BITS["global"]:
-            parts += multiply(self._global, self._local)
+            parts.append(multiply(self._global, self._local, *self._size))
         if views & _BITS["local"]:
-            parts += self._local
-        out[...] = torch.cat(parts, dim=1).numpy()
+            parts.append(self._local)
+        out[...] = np.concatenate(parts, axis=1)
 
     def close(self, which: npt.NDArray[np.bool_] | None) -> None:
-        import torch
-
-        from roughformer.signatures.torch_backend import multiply
-
-        chosen = torch.ones_like(self._open) if which is None else torch.tensor(which)[:, None]
-        joint = multiply(self._global, self._local)
-        self._global = [torch.where(chosen, j, g) for j, g in zip(joint, self._global, strict=True)]
-        self._local = [torch.where(chosen, torch.zeros_like(v), v) for v in self._local]
+        chosen = slice(None) if which is None else which
+        self._global[chosen] = multiply(self._global[chosen], self._local[chosen], *self._size)
+        self._local[chosen] = 0

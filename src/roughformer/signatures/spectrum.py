@@ -363,7 +363,6 @@ def _fast(
         }
         library.call(
             "rf_spread",
-            library.Spread,
             chunk
             | {"step": plan.bump.step, "bump": plan.bump.bump, "weight": plan.weight, "out": grid},
             n_series=count,
@@ -412,7 +411,6 @@ def _read(plan: Plan, spectrum: Tensor, out: npt.NDArray[Any], threads: int) -> 
     }
     library.call(
         "rf_between",
-        library.Between,
         arrays,
         n_rows=out.shape[0] * out.shape[1],
         n_spectrum=spectrum.shape[-1],

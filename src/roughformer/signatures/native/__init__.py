@@ -3,6 +3,8 @@
 import platform
 from pathlib import Path
 
+INTERFACE = Path(__file__).with_name("abi.h")
+
 
 def library_path() -> Path:
     """Where the compiled library stands (whether or not it exists)."""
