@@ -55,7 +55,8 @@ class RFormerForecaster(SeriesEstimator):
     interpolation : bool, default True
         Also learn to answer within series. False trains faster, and for forecasts only.
     context : int, default 512
-        Number of points before (and after) a moment that are looked at.
+        Number of points before (and after) a moment that are looked at, besides the 16 nearest
+        observations of each channel.
     steps : int, default 3000
         Steps of training.
     batch_size : int, default 64

@@ -110,7 +110,11 @@ class ForecastGraph(Exportable):
             seen = (place <= last).unsqueeze(-1) | (future.unsqueeze(-1) & known)
         else:
             seen = (place <= last).unsqueeze(-1)
-        recent = (inside & (place > last - self.context)).unsqueeze(-1)
+        past = (place <= last).unsqueeze(-1) & ~values.isnan()
+        # How many observations of a channel there are from each on.
+        rank = past.flip(1).long().cumsum(dim=1).flip(1)
+        near = (past & (rank <= self.config.n_recent)).any(dim=-1)
+        recent = (inside & ((place > last - self.context) | near)).unsqueeze(-1)
         end, begin = times.gather(1, last), times[:, :1]
         scaled = ((values - self.centre) / self.spread).float()
         covariates = values.new_zeros(values.shape[0], 0).float()

@@ -181,6 +181,13 @@ class ForecastPredictor:
             last = np.where(most >= 0, most, last)
         return np.asarray(batch.times[last])
 
+    def kept(self, batch: SeriesBatch) -> Array:
+        """Numbers of the points of one series that forecasts look at, now or when it goes on."""
+        data = self._scaled(batch, np.full((1, self.n_static), np.nan))
+        at = np.append(self.ends(batch), batch.times[-1])
+        numbers = np.unique(data.moments(np.zeros(2, int), at, both_sides=False)[1])
+        return numbers[numbers >= 0]
+
     def run(self, moments: Moments, queries: Queries) -> tuple[Array, Array]:
         """Mean ``(Q,)`` and quantiles ``(Q, 9)`` of all networks together, in scaled units."""
         with torch.no_grad():

@@ -5,6 +5,8 @@ after it the targets; for interpolation some observations are hidden, and those 
 the targets, with both sides given. Training and calibration draw in this way.
 """
 
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -77,7 +79,8 @@ class Queries(NamedTuple):
         return self._replace(**moved)
 
 
-class ScaledSeries(NamedTuple):
+@dataclass(frozen=True)
+class ScaledSeries:
     """Series as the model meets them, flat: values scaled, times in units of the model.
 
     Attributes
@@ -94,6 +97,9 @@ class ScaledSeries(NamedTuple):
         What to add to times to get absolute ones, for the periods.
     context : int
         Number of points on each side of a moment that are looked at.
+    n_recent : int
+        Number of nearest observations of each channel that are looked at wherever they are, so that
+        a slow channel is not forgotten beside a fast one.
     known : ndarray of bool (C,)
         Channels whose future is known.
     """
@@ -104,12 +110,38 @@ class ScaledSeries(NamedTuple):
     static: Array
     epoch: float
     context: int
+    n_recent: int
     known: Array
+
+    @cached_property
+    def _observed(self) -> list[Array]:
+        """Numbers of the points where each channel was observed."""
+        return [np.flatnonzero(~np.isnan(column)) for column in self.values.T]
+
+    def _others(self, place: Array, start: Array, stop: Array, near: Array) -> Array:
+        """Numbers (R, n), -1 = none, of the points in ``start:stop (R,)`` where a channel has an
+        observation that is one of its nearest: ``near`` of them counted from ``place (R,)``.
+        """
+        none = np.full((len(place), 0), -1)
+        if not (start < stop).any():
+            return none
+        numbers = [none]
+        for seen in self._observed:
+            rank = np.searchsorted(seen, place)[:, None] + near
+            number = np.append(seen, -1)[np.where((rank >= 0) & (rank < len(seen)), rank, -1)]
+            numbers.append(
+                np.where((number >= start[:, None]) & (number < stop[:, None]), number, -1)
+            )
+        number = np.sort(np.concatenate(numbers, axis=1), axis=1)
+        number[:, 1:][number[:, 1:] == number[:, :-1]] = -1  # of several channels
+        return number[:, (number >= 0).any(axis=0)]
 
     def moments(self, series: Array, at: Array, *, both_sides: bool) -> tuple[Moments, Array]:
         """Series around the times ``at (R,)``, and the numbers of their points (R, L), -1 = none.
 
-        Unless both sides are asked for, only channels with a known future have values after it.
+        These are ``context`` points on each side, and farther ones that hold one of the nearest
+        ``n_recent`` observations of a channel. Unless both sides are asked for, only channels with
+        a known future have values after it.
         """
         begin, end = self.offsets[series], self.offsets[series + 1]
         place = np.array(
@@ -125,6 +157,12 @@ class ScaledSeries(NamedTuple):
         number = first[:, None] + np.arange(max(int((last - first).max(initial=0)), 1))
         inside = number < last[:, None]
         number = np.where(inside, number, -1)
+        near = np.arange(self.n_recent)
+        numbers = [number, self._others(place, begin, first, near - self.n_recent)]
+        if both_sides:
+            numbers.append(self._others(place, last, end, near))
+        number = np.concatenate(numbers, axis=1)
+        inside = number >= 0
         times = np.where(inside, self.times[number] - at[:, None], np.nan)
         inside = inside[..., None]
         if not both_sides:

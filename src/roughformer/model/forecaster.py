@@ -266,6 +266,7 @@ class Forecaster(nn.Module):
             np.clip(scaled, -4, 4).astype(np.float32),
             _epoch(batch),
             context,
+            self.config.n_recent,
             np.isin(np.arange(batch.n_channels), self.config.known),
         )
 

@@ -1,8 +1,8 @@
 """ForecastStream: forecasts of a live stream, at every window or on request.
 
-A forecast looks at the last ``context`` points of a series and at how long it has been going on. So
-a stream keeps that many points and the time of the first one, and a forecast costs the same after a
-thousand observations as after a million.
+A forecast looks at the last ``context`` points of a series, at the last observations of each
+channel and at how long it has been going on. So a stream keeps these points and the time of the
+first one, and a forecast costs the same after a thousand observations as after a million.
 """
 
 import os
@@ -128,10 +128,12 @@ class ForecastStream:
             )
         self._static, self._every, self._coverage = known, every, coverage
         self._unordered: Unordered = unordered
-        # Twice the room, so that points are moved once in ``context`` rows.
-        room = 2 * predictor.context
-        self._times = np.zeros(room)
-        self._values = np.zeros((room, len(predictor.channels)))
+        # For the points that are kept (of the past, of a known future, and of both once the future
+        # has come), and ``context`` more, so that points are moved once in as many rows.
+        width = len(predictor.channels)
+        most = predictor.context + predictor.networks[0].config.n_recent * width
+        room = most * (3 if predictor.known_future else 1) + predictor.context
+        self._times, self._values = np.zeros(room), np.zeros((room, width))
         self._first, self._last, self._size, self._count = np.nan, np.nan, 0, 0
 
     @property
@@ -305,27 +307,28 @@ class ForecastStream:
         return self._forecast(due + self._ahead)
 
     def _keep(self, times: Floats, values: Floats) -> None:
-        """Append points, of which the last ``context`` at least stay."""
-        context = self._predictor.context
+        """Append points; where there is no room, only those that count from now on stay."""
         self._count += len(times)
-        times, values = times[-context:], values[-context:]
-        if self._size + len(times) > len(self._times):
-            keep = slice(self._size - context, self._size)
-            self._times[:context], self._values[:context] = self._times[keep], self._values[keep]
-            self._size = context
-        new = slice(self._size, self._size + len(times))
-        self._times[new], self._values[new] = times, values
-        self._size = new.stop
         if len(times):
             self._last = times[-1]
+        size = self._size + len(times)
+        if size > len(self._times):
+            times = np.r_[self._times[: self._size], times]
+            values = np.vstack([self._values[: self._size], values])
+            kept = self._predictor.kept(self._series(times, values))
+            times, values, self._size, size = times[kept], values[kept], 0, len(kept)
+        new = slice(self._size, size)
+        self._times[new], self._values[new], self._size = times, values, size
 
     def _batch(self) -> SeriesBatch:
-        """The points that a forecast looks at; before them, one that says when all began."""
-        kept = slice(max(0, self._size - self._predictor.context), self._size)
-        times, values = self._times[kept], self._values[kept]
+        """The points that are kept; before them, one that says when all began."""
+        times, values = self._times[: self._size], self._values[: self._size]
         if times[0] > self._first:
             times = np.r_[self._first, times]
             values = np.vstack([np.full(values.shape[1], np.nan), values])
+        return self._series(times, values)
+
+    def _series(self, times: Floats, values: Floats) -> SeriesBatch:
         return SeriesBatch(
             times, values, np.array([0, len(times)]), channels=self.channels,
             time_origin=_EPOCH if self._predictor.dated else None,
