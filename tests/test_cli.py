@@ -133,7 +133,7 @@ def test_ctrl_c_is_one_line_and_exit_code_130(monkeypatch):
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(5)
 
-    monkeypatch.setattr("roughformer.cli.app.collect", stop)
+    monkeypatch.setattr("roughformer.cli.collect", stop)
     # A shell's background jobs are born deaf to Ctrl-C, and so would be the tests in one.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:

@@ -9,7 +9,7 @@ import pytest
 from test_stored import made_up
 from typer.testing import CliRunner
 
-from roughformer.cli.app import app
+from roughformer.cli import app
 from roughformer.io import write_table
 
 SMALL = [

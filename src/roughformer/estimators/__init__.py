@@ -5,6 +5,7 @@ what is "auto", split, train and calibrate, and hold a ``Predictor`` when they a
 """
 
 from roughformer.errors import InputError
+from roughformer.estimators.baselines import Scores, compared, known_scores
 from roughformer.estimators.classifier import RFormerClassifier, TrainedClassifier
 from roughformer.estimators.defaults import token_config
 from roughformer.estimators.fitting import TrainedEstimator
@@ -22,12 +23,15 @@ __all__ = [
     "RFormerRegressor",
     "RateModelConfig",
     "RateRegressor",
+    "Scores",
     "SignatureTransformer",
     "TrainedClassifier",
     "TrainedEstimator",
     "TrainedRegressor",
+    "compared",
     "documented",
     "estimator_class",
+    "known_scores",
     "register_estimator",
     "token_config",
 ]

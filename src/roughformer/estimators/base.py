@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from roughformer.errors import InputError
+from roughformer.estimators.baselines import summary_of
 from roughformer.estimators.inputs import aligned, as_series
 from roughformer.estimators.parameters import (
     GroupedParameters,
@@ -18,7 +19,7 @@ from roughformer.estimators.parameters import (
     to_plain,
     with_saved_parameters,
 )
-from roughformer.inference import Explanation, Predictor, explain, model_name, summary_of
+from roughformer.inference import Explanation, Predictor, explain, model_name
 from roughformer.series import SeriesBatch
 from roughformer.util.threads import using_threads
 

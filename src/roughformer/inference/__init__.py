@@ -27,13 +27,6 @@ from roughformer.inference.registry import (
     model_names,
     register_model,
 )
-from roughformer.inference.summary import (
-    PART_NAMES,
-    Scores,
-    compared,
-    known_scores,
-    summary_of,
-)
 from roughformer.inference.targets import (
     ClassTargets,
     NumberTargets,
@@ -46,7 +39,6 @@ from roughformer.inference.targets import (
 )
 
 __all__ = [
-    "PART_NAMES",
     "Alarm",
     "AlarmState",
     "Answers",
@@ -58,7 +50,6 @@ __all__ = [
     "ModelSpec",
     "NumberTargets",
     "Predictor",
-    "Scores",
     "alarm_with_guarantee",
     "calibrate_scores",
     "check_all_known",
@@ -66,18 +57,15 @@ __all__ = [
     "check_rates",
     "check_weights",
     "committee_of",
-    "compared",
     "explain",
     "fit_deviation_factor",
     "fit_temperature",
     "get_model",
     "known_labels",
-    "known_scores",
     "model_name",
     "model_names",
     "n_observed",
     "register_model",
     "share_equal",
-    "summary_of",
     "time_to_detection",
 ]

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from roughformer.errors import InputError
-from roughformer.estimators import estimator_class
-from roughformer.inference import Predictor, Scores, compared, known_scores
+from roughformer.estimators import Scores, compared, estimator_class, known_scores
+from roughformer.inference import Predictor
 from roughformer.plots.report import write_report
 from roughformer.runs.data import Columns, SeriesData, read_data, say
 from roughformer.runs.run import (
