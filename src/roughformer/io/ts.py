@@ -16,88 +16,21 @@ from roughformer.errors import InputError
 from roughformer.series import SeriesBatch
 from roughformer.util.checks import existing_file
 
-_COMMA, _COLON, _NEWLINE = b",:\n"
-_DELIMITERS, _BLANKS = b",:\n", b" \t\r"
+_PAIR = re.compile(r"\(([^(),]*),([^(),]*)\)")
+
+Label = Literal["class", "target", "none"]
 
 
-@dataclass(frozen=True)
-class NumberBlock:
-    """Numbers of a block of lines ``a,b,c:d,e,f``: rows are lines, runs are the parts between ":".
-
-    ``numbers (n,)``; ``run_lengths (r,)`` numbers in each run; ``runs_per_line (lines,)``.
-    """
-
-    numbers: npt.NDArray[np.float64]
-    run_lengths: npt.NDArray[np.int64]
-    runs_per_line: npt.NDArray[np.int64]
-
-
-def to_floats(tokens: pa.Array) -> npt.NDArray[np.float64]:
-    """An Arrow string array -> float64; ``?`` (and any spelling of nan) is NaN."""
-    missing = pc.equal(tokens, "?")
-    if pc.any(missing).as_py():
-        tokens = pc.if_else(missing, "nan", tokens)
+def _to_floats(texts: list[str]) -> npt.NDArray[np.float64]:
+    """Numbers as the file spells them; ``?`` (and any spelling of nan) is NaN."""
+    tokens = pc.utf8_trim_whitespace(pa.array(texts, pa.string()))
     try:
-        numbers = tokens.cast(pa.float64())
+        numbers = pc.if_else(pc.equal(tokens, "?"), "nan", tokens).cast(pa.float64())
     except pa.ArrowInvalid as error:
         raise InputError(
             f"expected decimal numbers, NaN or ? between the commas: {error}; correct that entry"
         ) from None
-    result: npt.NDArray[np.float64] = numbers.to_numpy(zero_copy_only=False)
-    return result
-
-
-def parse_block(lines: list[bytes]) -> NumberBlock:
-    """Parse lines such as ``1.5,?,3:4,5,6`` (no line ends, at least one line)."""
-    text = _without_blanks(b"\n".join(lines) + b"\n")
-    characters = np.frombuffer(text, dtype=np.uint8)
-    at = np.flatnonzero(_is_delimiter(characters))
-    kind = characters[at]
-    # Bytes before delimiter k that are no delimiters: where token k ends in the compacted text.
-    ends = np.zeros(len(at) + 1, dtype=np.int32)
-    np.subtract(at, np.arange(len(at)), out=ends[1:], casting="unsafe")
-    data = text.translate(None, delete=_DELIMITERS)
-    tokens = pa.StringArray.from_buffers(len(at), pa.py_buffer(ends), pa.py_buffer(data))
-    run_end = np.flatnonzero(kind != _COMMA)
-    line_end = np.flatnonzero(kind[run_end] == _NEWLINE)
-    return NumberBlock(
-        to_floats(tokens), np.diff(run_end, prepend=-1), np.diff(line_end, prepend=-1)
-    )
-
-
-def _is_delimiter(characters: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
-    # Comparisons vectorise; a table look-up is five times slower.
-    delimiter: npt.NDArray[np.bool_] = characters == _COMMA
-    delimiter |= characters == _COLON
-    delimiter |= characters == _NEWLINE
-    return delimiter
-
-
-def _without_blanks(text: bytes) -> bytes:
-    """Remove blanks next to delimiters; a blank inside a number ("1 2") is refused, not joined."""
-    if not any(blank in text for blank in (b" ", b"\t", b"\r")):
-        return text
-    characters = np.frombuffer(text, dtype=np.uint8)
-    kept = np.flatnonzero(~np.isin(characters, list(_BLANKS)))
-    gap = np.flatnonzero(np.diff(kept) > 1)
-    ends_token = _is_delimiter(characters[kept[gap]])
-    starts_token = _is_delimiter(characters[kept[gap + 1]])
-    inside = ~ends_token & ~starts_token
-    if inside.any():
-        start = int(kept[gap[inside.argmax()]])
-        shown = text[max(0, start - 10) : start + 15].decode("utf-8", "replace")
-        raise InputError(
-            f"expected a comma between numbers, got a blank in {shown!r}; put a comma there"
-        )
-    return text.translate(None, delete=_BLANKS)
-
-
-# The ``.ts`` text format of aeon and sktime -> ``SeriesBatch`` (and back: ``ts_writer``).
-
-_BLOCK_BYTES = 1 << 22  # text parsed at once: large enough for numpy, small enough for the cache
-_PAIR = re.compile(rb"\(([^(),]*),([^(),]*)\)")
-
-Label = Literal["class", "target", "none"]
+    return np.asarray(numbers)
 
 
 @dataclass(frozen=True)
@@ -132,19 +65,19 @@ def read_ts(
     SeriesBatch
     """
     file = existing_file(path)
-    with file.open("rb") as stream:
+    with file.open(encoding="utf-8", errors="replace") as stream:
         header = _read_header(file, stream)
-        lines = (line for line in map(bytes.strip, stream) if line and line[:1] not in b"#%")
+        lines = (line for line in map(str.strip, stream) if line and line[0] not in "#%")
         if header.timestamps:
             return _read_stamped(file, header, lines, dtype, options)
         return _read_plain(file, header, lines, dtype, options)
 
 
-def _read_header(file: Path, stream: Iterable[bytes]) -> _Header:
+def _read_header(file: Path, stream: Iterable[str]) -> _Header:
     """Consume the lines up to ``@data``."""
     flags = {"timestamps": False, "equallength": True, "targetlabel": False, "classlabel": True}
     for raw in stream:
-        words = raw.decode("utf-8", "replace").split()
+        words = raw.split()
         if not words or not words[0].startswith("@"):
             continue  # comments start with # or %; aeon skips anything else here too
         key = words[0][1:].lower()
@@ -165,17 +98,17 @@ def _read_header(file: Path, stream: Iterable[bytes]) -> _Header:
     )
 
 
-def _split_label(file: Path, number: int, line: bytes, label: Label) -> tuple[bytes, str | None]:
+def _split_label(file: Path, number: int, line: str, label: Label) -> tuple[str, str | None]:
     """Split a data line into its channels and its label."""
     if label == "none":
         return line, None
-    body, colon, text = line.rpartition(b":")
+    body, colon, text = line.rpartition(":")
     if not colon or not text.strip():
         raise InputError(
             f"{file}: series {number} has no {label} after its last ':'; add it, or write "
             f"@{label}Label false in the header"
         )
-    return body, text.strip().decode("utf-8", "replace")
+    return body, text.strip()
 
 
 def _labels(file: Path, header: _Header, texts: list[str | None]) -> npt.NDArray[Any] | None:
@@ -186,147 +119,68 @@ def _labels(file: Path, header: _Header, texts: list[str | None]) -> npt.NDArray
     if header.label == "class":
         return np.array(given, dtype=np.str_)
     try:
-        return to_floats(pa.array(given, pa.string()))
+        return _to_floats(given)
     except InputError as error:
         raise InputError(f"{file}: targets: {error}") from None
 
 
 def _read_plain(
-    file: Path, header: _Header, lines: Iterator[bytes], dtype: npt.DTypeLike, options: Any
+    file: Path, header: _Header, lines: Iterator[str], dtype: npt.DTypeLike, options: Any
 ) -> SeriesBatch:
-    """Series without stamps, parsed in blocks of lines."""
+    """Series without stamps: ``1.5,?,3:4,5,6`` are two channels of three points."""
     texts: list[str | None] = []
-    lengths: list[npt.NDArray[np.int64]] = []
-    n_channels = 0
-    rows: _Rows | None = None
-    size, done = file.stat().st_size, 0
-    for first, block in _blocks(file, header, lines, texts):
+    series: list[npt.NDArray[Any]] = []  # (L_i, C)
+    for number, line in enumerate(lines):
+        body, text = _split_label(file, number, line, header.label)
+        counts = [channel.count(",") + 1 for channel in body.split(":")]
+        if series and len(counts) != series[0].shape[1]:
+            raise InputError(
+                f"{file}: series {number} has {len(counts)} channels, expected "
+                f"{series[0].shape[1]} as in the series before; every series needs the same ones"
+            )
+        if len(set(counts)) > 1:
+            raise InputError(
+                f"{file}: the channels of series {number} have {counts} values; expected equal "
+                "numbers: write ? where a channel has no value, or use time stamps"
+            )
         try:
-            parsed = parse_block(block)
+            numbers = _to_floats(body.replace(":", ",").split(","))
         except InputError as error:
-            raise InputError(
-                f"{file}: series {first} to {first + len(block) - 1}: {error}"
-            ) from None
-        if rows is None:
-            n_channels = int(parsed.runs_per_line[0])
-            rows = _Rows(n_channels, dtype)
-        bad = np.flatnonzero(parsed.runs_per_line != n_channels)
-        if len(bad):
-            raise InputError(
-                f"{file}: series {first + bad[0]} has {parsed.runs_per_line[bad[0]]} channels, "
-                f"expected {n_channels} as in the series before; every series needs the same ones"
-            )
-        runs = parsed.run_lengths.reshape(-1, n_channels)  # (lines, C)
-        bad = np.flatnonzero((runs != runs[:, :1]).any(axis=1))
-        if len(bad):
-            raise InputError(
-                f"{file}: the channels of series {first + bad[0]} have "
-                f"{runs[bad[0]].tolist()} values; expected equal numbers: write ? where a channel "
-                "has no value, or use time stamps"
-            )
-        done += sum(map(len, block))
-        into = rows.append(int(runs[:, 0].sum()), min(1.0, done / size))
-        _write_time_first(parsed.numbers, runs[:, 0], into)
-        lengths.append(runs[:, 0])
-    if rows is None:
-        raise InputError(f"{file}: expected at least one series after @data, found none")
-    length = np.concatenate(lengths)
-    if header.equal_length and (length != length[0]).any():
-        bad = np.flatnonzero(length != length[0])
-        raise InputError(
-            f"{file}: series {bad[0]} has {length[bad[0]]} points, series 0 has {length[0]}, but "
-            "the header says @equalLength true; write @equalLength false if that is meant"
-        )
-    values = rows.finish()
-    labels = _labels(file, header, texts)
-    options.setdefault("labels", labels)
-    if (length == length[0]).all():  # one shared grid instead of a time per point
-        grid = np.arange(length[0], dtype=np.float64)
-        cube = values.reshape(len(length), int(length[0]), n_channels)  # (B, L, C)
-        return SeriesBatch.from_tensor(cube, t=grid, **options)
-    offsets = np.concatenate([[0], np.cumsum(length)])
-    times = (np.arange(offsets[-1]) - np.repeat(offsets[:-1], length)).astype(np.float64)
-    return SeriesBatch(times, values, offsets, **options)
-
-
-def _blocks(
-    file: Path, header: _Header, lines: Iterator[bytes], texts: list[str | None]
-) -> Iterator[tuple[int, list[bytes]]]:
-    """Group data lines into blocks of about ``_BLOCK_BYTES``; their labels go to ``texts``."""
-    block: list[bytes] = []
-    size = 0
-    for line in lines:
-        body, text = _split_label(file, len(texts), line, header.label)
-        block.append(body)
+            raise InputError(f"{file}: series {number}: {error}") from None
+        series.append(numbers.reshape(len(counts), -1).T.astype(dtype))
         texts.append(text)
-        size += len(body)
-        if size >= _BLOCK_BYTES:
-            yield len(texts) - len(block), block
-            block, size = [], 0
-    if block:
-        yield len(texts) - len(block), block
-
-
-def _write_time_first(
-    numbers: npt.NDArray[np.float64],
-    lengths: npt.NDArray[np.int64],
-    values: npt.NDArray[Any],
-) -> None:
-    """Numbers in file order (series, channel, time) -> ``values (points, C)``."""
-    n_channels = values.shape[1]
-    if (lengths == lengths[0]).all():
-        shape = len(lengths), int(lengths[0]), n_channels
-        cube = numbers.reshape(shape[0], n_channels, shape[1])  # (B, C, L)
-        values.reshape(shape)[...] = cube.transpose(0, 2, 1)
-        return
-    start = 0
-    for length in lengths.tolist():
-        piece = numbers[start * n_channels : (start + length) * n_channels]
-        values[start : start + length] = piece.reshape(n_channels, length).T
-        start += length
-
-
-class _Rows:
-    """A growing (points, C) array: the size is guessed from the part of the file read so far."""
-
-    def __init__(self, n_channels: int, dtype: npt.DTypeLike) -> None:
-        self._array = np.empty((0, n_channels), dtype=dtype)
-        self._used = 0
-
-    def append(self, n_points: int, share: float) -> npt.NDArray[Any]:
-        """The next ``n_points`` rows, to be written; ``share`` of the file is read with them."""
-        end = self._used + n_points
-        if end > len(self._array):
-            guess = max(end, int(end / share * 1.02))
-            # In place: the system moves pages instead of copying, and old and new never coexist.
-            self._array.resize((guess, self._array.shape[1]), refcheck=False)
-        rows = self._array[self._used : end]
-        self._used = end
-        return rows
-
-    def finish(self) -> npt.NDArray[Any]:
-        self._array.resize((self._used, self._array.shape[1]), refcheck=False)
-        return self._array
+        if header.equal_length and len(series[-1]) != len(series[0]):
+            raise InputError(
+                f"{file}: series {number} has {len(series[-1])} points, series 0 has "
+                f"{len(series[0])}, but the header says @equalLength true; write @equalLength "
+                "false if that is meant"
+            )
+    if not series:
+        raise InputError(f"{file}: expected at least one series after @data, found none")
+    options.setdefault("labels", _labels(file, header, texts))
+    length = len(series[0])
+    if all(len(values) == length for values in series):  # one grid, not a time per point
+        return SeriesBatch.from_tensor(np.stack(series), t=np.arange(float(length)), **options)
+    return SeriesBatch.from_arrays(series, layout="time_first", **options)
 
 
 def _read_stamped(
-    file: Path, header: _Header, lines: Iterator[bytes], dtype: npt.DTypeLike, options: Any
+    file: Path, header: _Header, lines: Iterator[str], dtype: npt.DTypeLike, options: Any
 ) -> SeriesBatch:
     """Series of (time,value) pairs: the points of a series are the union of its channels' times."""
     texts: list[str | None] = []
-    stamps: list[bytes] = []
-    numbers: list[bytes] = []
+    stamps: list[str] = []
+    numbers: list[str] = []
     counts: list[list[int]] = []  # pairs in each channel of each series
     for line in lines:
         body, text = _split_label(file, len(texts), line, header.label)
         counts.append([])
-        for channel in re.split(rb"(?<=\))\s*:\s*(?=\()", body):
+        for channel in re.split(r"(?<=\))\s*:\s*(?=\()", body):
             pairs = _PAIR.findall(channel)
-            if not pairs or re.sub(rb"[\s,]", b"", _PAIR.sub(b"", channel)):
-                shown = channel[:40].decode("utf-8", "replace")
+            if not pairs or re.sub(r"[\s,]", "", _PAIR.sub("", channel)):
                 raise InputError(
                     f"{file}: series {len(texts)}, channel {len(counts[-1])}: expected "
-                    f"(time,value) pairs as the header says @timeStamps true, got {shown!r}"
+                    f"(time,value) pairs as the header says @timeStamps true, got {channel[:40]!r}"
                 )
             stamps += [pair[0].strip() for pair in pairs]
             numbers += [pair[1].strip() for pair in pairs]
@@ -341,7 +195,7 @@ def _read_stamped(
         raise InputError(f"{file}: expected at least one series after @data, found none")
     times = _stamp_times(file, stamps)
     try:
-        values = to_floats(pa.array(numbers, pa.binary()).cast(pa.string()))
+        values = _to_floats(numbers)
     except InputError as error:
         raise InputError(f"{file}: {error}") from None
     count = np.array(counts)  # (B, C)
@@ -361,9 +215,9 @@ def _read_stamped(
     return SeriesBatch(times[order][first], dense, offsets, **options)
 
 
-def _stamp_times(file: Path, stamps: list[bytes]) -> npt.NDArray[Any]:
+def _stamp_times(file: Path, stamps: list[str]) -> npt.NDArray[Any]:
     """Stamps as text -> float64, or datetime64[ns] if they are dates."""
-    texts = [stamp.strip(b"\"'").decode("utf-8", "replace") for stamp in stamps]
+    texts = [stamp.strip("\"'") for stamp in stamps]
     try:
         numbers: npt.NDArray[Any] = pa.array(texts).cast(pa.float64()).to_numpy()
         return numbers
@@ -393,9 +247,6 @@ def _refuse_unsorted(
             f"{file}: series {series[i]}, channel {channel[i]}: expected increasing time stamps, "
             f"got {times[i]} and then {times[i + 1]}; sort them and remove duplicates"
         )
-
-
-# ``SeriesBatch`` -> the ``.ts`` text format of aeon and sktime.
 
 
 def write_ts(
