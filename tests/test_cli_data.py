@@ -123,6 +123,15 @@ def test_the_other_column_of_two_is_the_target(tmp_path, batch):
     assert data.target.tolist() == [0, 0.5, 1, 1.5, 2, 2.5]
 
 
+def test_semicolons_and_decimal_commas_are_read_with_targets_in_a_table_of_their_own(tmp_path):
+    file = write(tmp_path / "x.csv", "id;time;x\n1;0,5;3\n1;1,5;4\n2;0,5;5\n")
+    labels = write(tmp_path / "y.csv", "id;rate\n1;0,5\n2;1,5\n")
+    data = rf.read(file, target="rate", labels=labels)
+    assert data.batch.channels == ("x",)
+    assert data.batch.times.tolist() == [0.5, 1.5, 0.5]
+    assert data.target.tolist() == [0.5, 1.5]
+
+
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [

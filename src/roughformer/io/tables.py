@@ -6,7 +6,8 @@ of rows, kinds of time stamps, duplicates) is the business of ``SeriesBatch.from
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
@@ -77,7 +78,9 @@ def read_table(
         columns = [*roles, channel, value]
     elif channels is not None:
         columns = [*roles, *channels]
-    tables = [_read_file(existing_file(file), columns, series_id) for file in files]
+    for file in files:
+        _format(existing_file(file))
+    tables = [read_columns(file, columns, series_id) for file in files]
     try:
         table = pa.concat_tables(tables, promote_options="permissive")
     except pa.ArrowException as error:
@@ -106,21 +109,71 @@ def _format(file: Path) -> str:
     raise InputError(f"cannot tell the format of {file}: expected a name that ends in {known}")
 
 
-def _read_file(file: Path, columns: list[str] | None, series_id: str) -> pa.Table:
-    suffix = _format(file)
+@contextmanager
+def _naming(file: Path) -> Iterator[None]:
+    """Errors say which file cannot be read."""
     try:
-        if suffix in _PARQUET:
-            import pyarrow.parquet as pq
-
-            present: list[str] = pq.read_schema(file).names
-            _require(file, present, columns)
-            return pq.read_table(file, columns=columns)
-        separator = None if "csv" in suffix else "\t"
-        return read_csv(file, separator, columns, series_id)
+        yield
     except (pa.ArrowException, OSError, UnicodeError) as error:
         if isinstance(error, FileNotFoundError | PermissionError):
             raise
-        raise InputError(f"{file} cannot be read as {suffix}: {error}") from None
+        text = " ".join(str(error).split())
+        raise InputError(f"{file} cannot be read as a table: {text}") from None
+
+
+def column_names(path: AnyPath) -> list[str]:
+    """Name the columns of a Parquet or CSV table, without reading the rest.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+
+    Returns
+    -------
+    list of str
+    """
+    file = existing_file(path)
+    with _naming(file):
+        if file.suffix.lower() in _PARQUET:
+            import pyarrow.parquet as pq
+
+            return list(pq.read_schema(file).names)
+        opened, options = _csv(file, _separator(file))
+        return _csv_names(opened, options)
+
+
+def read_columns(
+    path: AnyPath, columns: Sequence[str] | None = None, series_id: str | None = None
+) -> pa.Table:
+    """Read columns of a Parquet or CSV table.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    columns : sequence of str, optional
+        Their names; not given: all.
+    series_id : str, optional
+        As in ``read_csv``.
+
+    Returns
+    -------
+    pyarrow.Table
+    """
+    file = existing_file(path)
+    wanted = None if columns is None else list(dict.fromkeys(columns))
+    with _naming(file):
+        if file.suffix.lower() in _PARQUET:
+            import pyarrow.parquet as pq
+
+            _require(file, pq.read_schema(file).names, wanted)
+            return pq.read_table(file, columns=wanted)
+        return read_csv(file, _separator(file), wanted, series_id)
+
+
+def _separator(file: Path) -> str | None:
+    return "\t" if ".tsv" in file.name.lower() else None
 
 
 def read_csv(
@@ -150,7 +203,27 @@ def read_csv(
     """
     import pyarrow.csv as pv
 
-    def opened() -> Any:
+    opened, options = _csv(source, separator)
+    if columns is not None:
+        _require(source, _csv_names(opened, options), columns)
+        options["convert_options"].include_columns = columns
+    with opened() as stream:
+        table = pv.read_csv(stream, **options)
+    if table.column_names.count(series_id) == 1 and not has_exact_ids(table.column(series_id)):
+        # Whole numbers of more than 64 bits.
+        options["convert_options"].column_types = {series_id: pa.string()}
+        with opened() as stream:
+            table = pv.read_csv(stream, **options)
+    return table
+
+
+def _csv(
+    source: Path | bytes, separator: str | None
+) -> tuple[Callable[[], pa.NativeFile], dict[str, Any]]:
+    """A function that opens the file, and how it is to be read."""
+    import pyarrow.csv as pv
+
+    def opened() -> pa.NativeFile:
         return (
             pa.BufferReader(source) if isinstance(source, bytes) else pa.input_stream(str(source))
         )
@@ -160,25 +233,20 @@ def read_csv(
     if separator is None:
         separator = max((",", ";", "\t"), key=lambda sign: head.count(sign.encode()))
     comma = separator != "," and re.search(rb"\d,\d", rest) is not None
-    options: dict[str, Any] = {
+    return opened, {
         "parse_options": pv.ParseOptions(delimiter=separator),
         "convert_options": pv.ConvertOptions(
             null_values=["", "NA", "N/A", "NaN", "nan", "NULL", "null", "?"],
             decimal_point="," if comma else ".",
         ),
     }
-    if columns is not None:
-        with opened() as stream, pv.open_csv(stream, **options) as reader:
-            _require(source, reader.schema.names, columns)
-        options["convert_options"].include_columns = list(dict.fromkeys(columns))
-    with opened() as stream:
-        table = pv.read_csv(stream, **options)
-    if table.column_names.count(series_id) == 1 and not has_exact_ids(table.column(series_id)):
-        # Whole numbers of more than 64 bits.
-        options["convert_options"].column_types = {series_id: pa.string()}
-        with opened() as stream:
-            table = pv.read_csv(stream, **options)
-    return table
+
+
+def _csv_names(opened: Callable[[], pa.NativeFile], options: dict[str, Any]) -> list[str]:
+    import pyarrow.csv as pv
+
+    with opened() as stream, pv.open_csv(stream, **options) as reader:
+        return list(reader.schema.names)
 
 
 def _require(file: Path | bytes, present: list[str], columns: list[str] | None) -> None:

@@ -12,7 +12,14 @@ import numpy as np
 import numpy.typing as npt
 
 from roughformer.errors import InputError
-from roughformer.io import read_edf, read_table, read_ts, read_wfdb
+from roughformer.io import (
+    column_names,
+    read_columns,
+    read_edf,
+    read_table,
+    read_ts,
+    read_wfdb,
+)
 from roughformer.series import Read, SeriesBatch, guess_roles
 from roughformer.store import MANIFEST, MARKER, StoredSeries
 
@@ -58,36 +65,6 @@ class Columns:
         return cls(**columns)
 
 
-def column_names(path: Path) -> list[str]:
-    """The names of a table's columns, without reading the rest."""
-    import pyarrow as pa
-
-    if not path.exists():
-        raise InputError(f"there is no file {str(path)!r}; check the path")
-    try:
-        if path.suffix.lower() in _PARQUET:
-            import pyarrow.parquet as pq
-
-            return list(pq.read_schema(path).names)
-        import pyarrow.csv as pv
-
-        with pa.input_stream(str(path)) as head, pv.open_csv(head, **_csv_options(path)) as reader:
-            return list(reader.schema.names)
-    except (pa.ArrowException, OSError) as error:
-        raise _unreadable(path, error) from None
-
-
-def _unreadable(path: Path, error: Exception) -> InputError:
-    return InputError(f"{path} cannot be read as a table: {' '.join(str(error).split())}")
-
-
-def _csv_options(path: Path) -> dict[str, Any]:
-    import pyarrow.csv as pv
-
-    separator = "\t" if ".tsv" in path.name.lower() else ","
-    return {"parse_options": pv.ParseOptions(delimiter=separator)}
-
-
 def resolve(
     path: Path,
     given: Columns,
@@ -103,27 +80,11 @@ def resolve(
         present,
         {role: name for role, name in asdict(given).items() if name not in (None, ())},
         taken,
-        read=read or (lambda names: _read_columns(path, [n for n in names if n in present])),
+        read=read or (lambda names: read_columns(path, [n for n in names if n in present])),
         table=str(path),
         option=lambda role: f"--{role.replace('_', '-')}",
     )
     return Columns(**roles, static=given.static)
-
-
-def _read_columns(path: Path, names: list[str]) -> Any:
-    import pyarrow as pa
-
-    try:
-        if path.suffix.lower() in _PARQUET:
-            import pyarrow.parquet as pq
-
-            return pq.read_table(path, columns=names)
-        import pyarrow.csv as pv
-
-        options = pv.ConvertOptions(include_columns=names)
-        return pv.read_csv(path, **_csv_options(path), convert_options=options)
-    except pa.ArrowException as error:
-        raise _unreadable(path, error) from None
 
 
 def values_by_series(path: Path, key: str, column: str) -> dict[str, Any]:
@@ -136,7 +97,7 @@ def values_by_series(path: Path, key: str, column: str) -> dict[str, Any]:
         raise InputError(
             f"{path} has no column {missing[0]!r}; its columns are {', '.join(present)}"
         )
-    table = _read_columns(path, list(dict.fromkeys((key, column))))
+    table = read_columns(path, (key, column))
     small = pa.table({"key": table.column(key), "value": table.column(column)})
     rows = small.group_by("key").aggregate([("value", "min"), ("value", "max")]).to_pylist()
     for row in rows:

@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from roughformer.errors import CapacityError, InputError
+from roughformer.io import column_names
 from roughformer.runs.data import (
     Columns,
-    column_names,
     ids_of,
     resolve,
     say,
