@@ -65,8 +65,8 @@ def noisy(n, seed, drop=0.0):
     """Noise around a level, which is the target: the fewer points, the less is known of it."""
     rng = np.random.default_rng(seed)
     target = rng.normal(size=n)
-    values = target[:, None] + rng.normal(size=(n, 60))
-    series = rf.SeriesBatch.from_numpy3d(values[:, None], np.tile(np.arange(60.0), (n, 1)))
+    values = target[:, None] + rng.normal(size=(n, 40))
+    series = rf.SeriesBatch.from_numpy3d(values[:, None], np.tile(np.arange(40.0), (n, 1)))
     return series.drop_points(drop, seed=seed), target
 
 
@@ -76,11 +76,11 @@ def test_intervals_and_sets_hold_where_much_is_missing(default):
     train, target = noisy(150, 0)
     regressor = make(rf.RFormerRegressor, **options).fit(train, target)
     classifier = make(rf.RFormerClassifier, **options).fit(train, target > 0)
-    held, target = noisy(1500, 1)
+    held, target = noisy(1000, 1)
     regressor.calibrate(held, target)
     classifier.calibrate(held, target > 0)
     width, size = [], []
-    for drop in (0.0, 0.5, 0.7, 0.8):
+    for drop in (0.0, 0.8):
         test, target = noisy(2000, 2, drop)
         lower, upper = regressor.predict_interval(test)
         assert abs(np.mean((lower <= target) & (target <= upper)) - 0.9) < 0.03

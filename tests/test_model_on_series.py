@@ -281,12 +281,10 @@ def test_a_state_without_scaling_takes_it_away():
         model(*padded())
 
 
-@pytest.mark.parametrize("tokens", [{}, {"windows": {"duration": 1.9}, "observations": True}])
-def test_onnx_is_torchs_export_of_the_model_itself(tokens, tmp_path):
+def test_onnx_is_torchs_export_of_the_model_itself(tmp_path):
     runtime = pytest.importorskip("onnxruntime")
     values, times, lengths = padded()
-    config = rf.TokenConfig(**tokens)
-    model = rf.RFormer(n_channels=2, n_outputs=3, d_model=16, tokens=config).eval()
+    model = rf.RFormer(n_channels=2, n_outputs=3, d_model=16).eval()
     model.fit_scaling((values, times, lengths))
     axes = {0: "batch", 1: "length"}
     with torch.no_grad():

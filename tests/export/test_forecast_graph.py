@@ -4,10 +4,12 @@ import json
 
 import numpy as np
 import pytest
+from export_models import run_module
 
 import roughformer as rf
 from command import fails, succeeds
 from roughformer.export.files import open_graph
+from roughformer.export.forecast import ForecastGraph, forecast_differences
 from roughformer.model import QUANTILES
 
 TINY = {"steps": 20, "d_model": 16, "n_layers": 1, "random_state": 0, "n_jobs": 1}
@@ -38,7 +40,7 @@ def seconds(hours):
 def model():
     options = TINY | {"horizon": 3600.0 * 8, "periods": (3600.0 * 3,), "known_future": [2]}
     x, t, age = series(60, 0)
-    model = rf.RFormerForecaster(**options, context=16, n_estimators=2)
+    model = rf.RFormerForecaster(**options, context=16)
     return model.fit(x, [dates(s) for s in t], static=age)
 
 
@@ -79,6 +81,17 @@ def test_the_graph_answers_as_the_model_does_for_any_sizes(model, run, n, longes
     np.testing.assert_allclose(found["value"][..., :2], wanted[..., :2], rtol=0, atol=1e-4)
     quantiles = model.predict_quantiles(x, **series_of_model, levels=QUANTILES)
     np.testing.assert_allclose(found["quantiles"][:, :, :2], quantiles[:, :, :2], rtol=0, atol=1e-4)
+
+
+def test_the_graph_of_several_networks_answers_as_they_do_together():
+    # The module itself: an export of each network more takes seconds.
+    x, t, _ = series(20, 0)
+    model = rf.RFormerForecaster(**TINY, context=16, n_estimators=2, horizon=8.0).fit(x, t)
+    predictor = model.predictor_
+    graph = ForecastGraph(predictor)
+    batch = rf.SeriesBatch.from_arrays(x, t)
+    gaps = forecast_differences(predictor, graph, np.dtype(np.float64), run_module(graph), batch, 3)
+    assert max(gaps.values()) < 1e-5
 
 
 def test_times_within_a_series_are_not_answered(run):
