@@ -47,6 +47,12 @@ def test_importing_the_package_loads_nothing_heavy():
     assert json.loads(run(f"import sys, json, roughformer; print(json.dumps({found}))")) == []
 
 
+def test_the_estimators_do_not_load_torchs_compiler():
+    # It takes as long as all of torch, in every process that starts.
+    code = "import sys, roughformer.estimators; print('torch._dynamo' in sys.modules)"
+    assert run(code).strip() == "False"
+
+
 def test_the_command_line_answers_help_without_torch():
     code = (
         "import sys\n"

@@ -338,9 +338,12 @@ def _whole_path(times: Tensor) -> tuple[Tensor, Tensor]:
     return torch.full_like(times[:, 0], times.shape[1], dtype=torch.int64), edges
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def _kernel_loads() -> bool:
     return library.load() is not None
+
+
+# What torch.compiler.assume_constant_result does, but for loading the compiler: a second a process.
+_kernel_loads._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def kernel_serves(values: Tensor, times: Tensor, edges: Tensor) -> bool:
