@@ -453,6 +453,24 @@ def test_intervals_of_few_series_whose_values_err_alike_are_wider():
     assert np.abs(alone.table - grouped.table).max() < 2e-3
 
 
+def test_intervals_of_one_held_out_series_are_wide_and_do_not_promise():
+    x, t = ornstein_uhlenbeck(300, seed=11, length=40)
+    options = TINY | {"horizon": 4.0, "steps": 60, "learning_rate": 5e-3}
+    covered = []
+    for seed in range(3):
+        few = slice(9 * seed, 9 * seed + 9)
+        model = rf.RFormerForecaster(**options | {"random_state": seed}).fit(x[few], t[few])
+        covered.append(model.backtest(x[100:], t[100:]).covered.mean())
+    assert np.mean(covered) > 0.9
+    with pytest.warns(
+        UserWarning, match="on 1 held-out series.*0.9 cannot be promised by fewer .* 9"
+    ):
+        model.predict_interval(x[:1], t[:1], at=[16.0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.predict_interval(x[:1], t[:1], at=[16.0], coverage=0.5)
+
+
 def test_series_of_one_group_count_as_one_for_the_width_of_intervals():
     rng = np.random.default_rng(1)
     times = [np.arange(20.0)] * 60

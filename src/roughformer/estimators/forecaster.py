@@ -106,7 +106,8 @@ class RFormerForecaster(SeriesEstimator):
     Intervals are calibrated by split conformal prediction, by ranges of the horizon: at 90 % asked,
     90 % of the values of new series like the training series are covered, over all channels. Values
     of one series (or group) count as fewer the more alike their errors are, so that intervals
-    calibrated on few series are wider.
+    calibrated on few series are wider. Fewer than nine held-out series do not promise 90 %, which
+    ``predict_interval`` says.
 
     Examples
     --------
@@ -411,6 +412,8 @@ class RFormerForecaster(SeriesEstimator):
         """
         if not 0 < coverage < 1:
             raise InputError(f"coverage must lie between 0 and 1, got {coverage!r}")
+        check_is_fitted(self, "predictor_")
+        self.predictor_.check_coverage(coverage)
         both = self.predict_quantiles(
             X, times, lengths, at=at, levels=((1 - coverage) / 2, (1 + coverage) / 2),
             channels=channels, static=static, layout=layout, columns=columns,

@@ -32,6 +32,7 @@ __all__ = [
     "calibrate_scores",
     "fit_deviation_factor",
     "fit_temperature",
+    "least_for",
     "level_of",
     "n_observed",
     "value_at",
@@ -147,11 +148,14 @@ class LevelCalibration:
         For each range the level to ask for, at evenly spaced levels that are meant.
     n_held : int
         Number of held-out values; 0: nothing is corrected.
+    n_groups : int
+        Number of independent groups (series) that they are of.
     """
 
     edges: Array
     table: Array
     n_held: int
+    n_groups: int
 
     @classmethod
     def fit(
@@ -170,7 +174,7 @@ class LevelCalibration:
         if n_ranges is None:
             n_ranges = int(np.clip(len(level) // _ENOUGH, 1, _RANGES))
         if len(level) < 20:
-            return cls(np.zeros(0), meant[None], 0)
+            return cls(np.zeros(0), meant[None], 0, 0)
         shares = np.linspace(0, 1, n_ranges + 1)[1:-1]
         edges = np.unique(np.quantile(horizon, shares, method="lower"))
         edges = edges[np.isfinite(edges)]  # a channel that was never seen is infinitely far
@@ -184,7 +188,7 @@ class LevelCalibration:
             rows.append(
                 _conformal(np.sort(level[here]), meant, _effective(level[here], group[here]))
             )
-        return cls(edges, np.stack(rows), len(level))
+        return cls(edges, np.stack(rows), len(level), len(np.unique(group)))
 
     def level(self, meant: float, horizon: Array) -> Array:
         """Levels to ask for ``(Q,)`` at the horizons ``(Q,)``, for the level that is meant."""
@@ -201,7 +205,7 @@ class LevelCalibration:
             raise InputError(f"coverage must lie between 0 and 1, got {coverage!r}")
         n = self.n_held // len(_THINNED)
         if np.ceil((n + 1) * coverage - 1e-9) > n:
-            least = int(np.ceil(coverage / (1 - coverage) - 1e-9))
+            least = least_for(coverage)
             raise InputError(
                 f"a coverage of {coverage:g} needs at least {least} held-out series, and the model "
                 f"was calibrated on {n}; calibrate it on more, or ask for less"
@@ -235,13 +239,24 @@ class LevelCalibration:
             "edges": self.edges.tolist(),
             "table": self.table.tolist(),
             "n_held": self.n_held,
+            "n_groups": self.n_groups,
         }
 
     @classmethod
     def from_plain(cls, plain: dict[str, Any]) -> "LevelCalibration":
         """From what ``to_plain`` gave."""
         table = np.array(plain["table"], dtype=np.float64).reshape(-1, _GRID + 1)
-        return cls(np.array(plain["edges"], dtype=np.float64), table, int(plain["n_held"]))
+        return cls(
+            np.array(plain["edges"], dtype=np.float64),
+            table,
+            int(plain["n_held"]),
+            int(plain["n_groups"]),
+        )
+
+
+def least_for(coverage: float) -> int:
+    """Number of held-out values, at least, that a coverage can be promised by."""
+    return int(np.ceil(coverage / (1 - coverage) - 1e-9))
 
 
 def n_observed(batch: SeriesBatch) -> Array:
@@ -295,8 +310,8 @@ def _effective(level: Array, group: npt.NDArray[Any]) -> float:
     n = len(level)
     _, owner = np.unique(group, return_inverse=True)
     n_groups = int(owner.max()) + 1
-    if n_groups in (1, n):  # one series does not tell how much others differ
-        return float(n)
+    if n_groups in (1, n):  # one series does not tell how much others differ: it counts as one
+        return float(n_groups)
     effective = float(n)
     low, high = np.quantile(level, [0.05, 0.95])
     for outside in (level < low, level > high):

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 
 from roughformer.errors import CheckpointError, InputError
-from roughformer.inference.calibration import LevelCalibration, level_of, value_at
+from roughformer.inference.calibration import LevelCalibration, least_for, level_of, value_at
 from roughformer.model import (
     QUANTILES,
     Drawn,
@@ -267,6 +267,18 @@ class ForecastPredictor:
         scaled = value_at(np.where(answers.inside, within, forecast), answers.quantiles, _LEVELS)
         value = self._in_units(scaled, answers.channel)
         return np.where(np.isnan(answers.known), value, answers.known)
+
+    def check_coverage(self, coverage: float) -> None:
+        """Warn where intervals were calibrated on too few series for a coverage."""
+        n, least = self.calibration["forecast"].n_groups, least_for(coverage)
+        if 0 < n < least:
+            warnings.warn(
+                f"intervals were calibrated on {n} held-out series (or groups), and a coverage of "
+                f"{coverage:g} cannot be promised by fewer than {least}: give more series to fit, "
+                "or calibrate on others",
+                UserWarning,
+                stacklevel=3,
+            )
 
     def backtest(self, batch: SeriesBatch, static: Array, coverage: float = 0.9) -> Backtest:
         """Forecast the last part of each series from the part before it.
