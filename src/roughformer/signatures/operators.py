@@ -142,11 +142,8 @@ def window_signatures(
 
 
 @window_signatures.register_fake
-def _(
-    values: Tensor, times: Tensor, lengths: Tensor, edges: Tensor, depth: int, views: str,
-    time_unit: float, basepoint: bool, raw: bool,
-) -> Tensor:  # fmt: skip
-    size = _plain_layout(int(values.shape[2]), depth, views, time_unit, basepoint).size
+def _(values: Tensor, times: Tensor, lengths: Tensor, edges: Tensor, *options: Any) -> Tensor:
+    size = _plain_layout(int(values.shape[2]), *options[:4]).size
     return values.new_empty(values.shape[0], edges.shape[1] - 1, size)
 
 
@@ -176,10 +173,7 @@ def window_signatures_backward(
 
 
 @window_signatures_backward.register_fake
-def _(
-    grad: Tensor, out: Tensor, values: Tensor, times: Tensor, lengths: Tensor, edges: Tensor,
-    depth: int, views: str, time_unit: float, basepoint: bool,
-) -> Tensor:  # fmt: skip
+def _(grad: Tensor, out: Tensor, values: Tensor, *inputs: Any) -> Tensor:
     return torch.empty_like(values, memory_format=torch.contiguous_format)
 
 
@@ -231,9 +225,8 @@ def clock_words(
 
 @clock_words.register_fake
 def _(
-    values: Tensor, times: Tensor, lengths: Tensor, edges: Tensor, frequencies: list[float],
-    count: int, spacing: float, view: str, raw: bool,
-) -> Tensor:  # fmt: skip
+    values: Tensor, times: Tensor, lengths: Tensor, edges: Tensor, turns: Any, count: int, *_: Any
+) -> Tensor:
     size = values.shape[2] * count * 2
     return values.new_empty(values.shape[0], edges.shape[1] - 1, size)
 

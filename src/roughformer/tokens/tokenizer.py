@@ -26,8 +26,6 @@ from roughformer.signatures import (
     View,
     all_words,
     compute_tokens,
-    feature_count,
-    feature_names,
     layout_of,
     locate,
     lyndon_words,
@@ -247,21 +245,13 @@ class Tokenizer(BaseModel):
         config = self.config
         words = sum(len(WORDS[view]) for view in config.views) * len(self.channels)
         count = words if config.observations else 0
-        if config.depth:
-            count += feature_count(
-                self.channels, config.depth, config.views, self.lifts, config.transform
-            )
-        return count
+        return count + (self.layout.size if config.depth else 0)
 
     @property
     def names(self) -> list[str]:
         """A name for each feature of a token, by its word."""
         config = self.config
-        listed: list[str] = []
-        if config.depth:
-            listed = feature_names(
-                self.channels, config.depth, config.views, self.lifts, config.transform
-            )
+        listed = self.layout.names() if config.depth else []
         if config.observations:
             listed += [
                 f"{view}:{word} of {channel}"

@@ -76,12 +76,7 @@ class ProcessGroup:
 
     def same(self, value: T) -> T:
         """What the first process has."""
-        if self.alone:
-            return value
-        shared = [value if self.first else None]
-        with report_lost_process():
-            dist.broadcast_object_list(shared, src=0, group=self.group)
-        return shared[0]  # type: ignore[return-value]
+        return self.gathered(value if self.first else None)[0]  # type: ignore[return-value]
 
     def agreed(self, work: Callable[[], T]) -> T:
         """``work()`` of every process; if it fails in one of them, it fails in all."""

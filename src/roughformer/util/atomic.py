@@ -9,6 +9,7 @@ the next one.
 
 import contextlib
 import ctypes
+import functools
 import os
 import secrets
 import shutil
@@ -28,8 +29,8 @@ T = TypeVar("T")
 # A reader starts again when the directory was replaced under its hands. Opening the files takes
 # microseconds and a save takes milliseconds, so this many misses in a row do not happen.
 _ATTEMPTS = 100
-_CAN_HOLD = os.open in os.supports_dir_fd  # not on Windows
-_READ = os.O_RDONLY | getattr(os, "O_BINARY", 0)
+_POSIX = os.name == "posix"
+_READ = os.O_RDONLY | (os.O_NONBLOCK if _POSIX else getattr(os, "O_BINARY", 0))
 _PATIENCE = 10.0  # seconds: processes of a command that was killed need a moment to end
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
@@ -99,58 +100,41 @@ def replace_directory(
 def read_directory(path: str | os.PathLike[str], read: Callable[[Callable[[str], int]], T]) -> T:
     """``read(open_file)`` on the directory ``path`` as it is at one moment.
 
-    ``open_file(name)`` gives a file descriptor. If ``read`` fails because a writer replaced the
-    directory meanwhile, it is called again on the new one. ``FileNotFoundError`` if there is none.
+    ``open_file(name)`` gives a file descriptor; it never waits, not even for the other end of a
+    pipe. ``read`` must notice files that do not belong together: if it fails because a writer
+    replaced the directory meanwhile, it is called again on the new one. ``FileNotFoundError`` if
+    there is none.
     """
     target = os.path.realpath(path)
     for _ in range(_ATTEMPTS):
         # Between the two renames of a writer there is only the old one, under its other name.
-        for place in (target, _siblings(target)[1]):
-            try:
-                folder = _Folder(place)
-            except FileNotFoundError:
-                continue
-            try:
-                return read(folder.open_file)
-            except Exception:
-                # The old one under its other name may be on its way out, file by file.
-                if folder.is_still(place) and (place == target or not os.path.lexists(target)):
-                    raise
-            finally:
-                folder.close()
-            break
+        place = next((p for p in (target, _siblings(target)[1]) if os.path.lexists(p)), target)
+        before = _identity(place)
+        if os.path.isfile(place):
+            raise NotADirectoryError(place)
+        try:
+            return read(functools.partial(_open_in, place))
+        except Exception:
+            # The old one under its other name may be on its way out, file by file.
+            same = _identity(place) == before and before is not None
+            if same and (place == target or not os.path.lexists(target)):
+                raise
     raise FileNotFoundError(target)
 
 
-class _Folder:
-    """An open directory: its name may move to another one, this stays what it was."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self.handle = os.open(path, _READ | os.O_DIRECTORY) if _CAN_HOLD else None
-        self.identity = _identity(path if self.handle is None else self.handle)
-
-    def open_file(self, name: str) -> int:
-        """A descriptor of the file; never waits, not even for the other end of a pipe."""
-        if self.handle is None:
-            return os.open(os.path.join(self.path, name), _READ)
-        return os.open(name, _READ | os.O_NONBLOCK, dir_fd=self.handle)
-
-    def is_still(self, path: str) -> bool:
-        """Whether ``path`` names this directory. While it is held, no other gets its number."""
-        try:
-            return _identity(path) == self.identity
-        except OSError:
-            return False
-
-    def close(self) -> None:
-        if self.handle is not None:
-            os.close(self.handle)
+def _open_in(directory: str, name: str) -> int:
+    return os.open(os.path.join(directory, name), _READ)
 
 
-def _identity(file: str | int) -> tuple[int, int]:
-    status = os.stat(file)
-    return status.st_dev, status.st_ino
+def _identity(path: str) -> tuple[int, int, int] | None:
+    """What changes when another directory takes the place of this one; None if there is none. A
+    number of an inode may come again, but not with the same time of its last change.
+    """
+    try:
+        status = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return status.st_dev, status.st_ino, status.st_ctime_ns
 
 
 def _siblings(target: str) -> tuple[str, str]:
@@ -199,14 +183,14 @@ def _write_through(path: str, data: bytes) -> None:
 
 def _flush_directory(path: str) -> None:
     """Wait until the disk has the names in a directory; Windows cannot be asked to."""
-    if _CAN_HOLD:
+    if _POSIX:
         _flush(path)
 
 
 def _flush(path: str) -> None:
     """Wait until the disk has what was written to a file, by whatever handle."""
     # Windows flushes only through a handle that may write.
-    handle = os.open(path, _READ if _CAN_HOLD else os.O_RDWR)
+    handle = os.open(path, _READ if _POSIX else os.O_RDWR)
     try:
         os.fsync(handle)
     finally:
