@@ -249,9 +249,9 @@ class Forecaster(nn.Module):
         if c.known:
             self.ahead = nn.Sequential(nn.Linear(4 * len(c.known), d), nn.GELU(), nn.Linear(d, d))
 
-    def fit_scaling(self, **found: npt.ArrayLike) -> None:
+    def fit_scaling(self, **statistics: npt.ArrayLike) -> None:
         """Set time scales, periods, and what is known of the channels and covariates."""
-        for name, value in found.items():
+        for name, value in statistics.items():
             buffer = getattr(self, name)
             buffer.copy_(torch.as_tensor(np.asarray(value, dtype=np.float64)))
 
@@ -387,8 +387,8 @@ class Forecaster(nn.Module):
         between = seen & (time > 0) & (time <= asked)
         mean = torch.where(between, x, 0.0).sum(dim=1) / between.sum(dim=1).clamp(min=1)
         told = here | right.isfinite()
-        found = torch.stack([value.asinh(), change.asinh(), mean.asinh(), told.to(x)], dim=-1)
-        return torch.where(told.unsqueeze(-1), found, 0.0).flatten(1)
+        known = torch.stack([value.asinh(), change.asinh(), mean.asinh(), told.to(x)], dim=-1)
+        return torch.where(told.unsqueeze(-1), known, 0.0).flatten(1)
 
     def _near(
         self,

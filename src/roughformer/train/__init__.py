@@ -4,7 +4,7 @@
 splits and scores of a validation part are in ``validation``.
 """
 
-from roughformer.train.config import Augmentation, Callback, TrainConfig
+from roughformer.train.config import Callback, TrainConfig
 from roughformer.train.data import (
     Inputs,
     LazySeries,

@@ -24,8 +24,14 @@ def _as_callbacks(callbacks: Any) -> Any:
     return (callbacks,) if callable(callbacks) else callbacks
 
 
-class Augmentation(Group):
-    """Changes of the training series, drawn anew all the time; none by default."""
+class TrainConfig(Group):
+    """Augmentation, optimiser, schedule and stopping. The defaults are the best recipe we know.
+
+    In an estimator, ``seed`` and ``device`` are set by its parameters ``random_state`` and
+    ``device``.
+    """
+
+    set_by: ClassVar[dict[str, str]] = {"seed": "random_state", "device": "device"}
 
     drop: Annotated[tuple[float, float], BeforeValidator(_as_range)] = Field(
         (0.0, 0.0),
@@ -52,29 +58,6 @@ class Augmentation(Group):
         description="0: everything is drawn anew in each epoch. n: n changed copies of the "
         "training part are made once and used in turn, their drop rates evenly over the range.",
     )
-
-    @model_validator(mode="after")
-    def _fits(self) -> Self:
-        low, high = self.drop
-        if not 0 <= low <= high < 1:
-            raise ValueError(f"drop must be in [0, 1), a range increasing, got {self.drop}")
-        return self
-
-    @property
-    def changes(self) -> bool:
-        """Whether the series change from epoch to epoch."""
-        return self.drop[1] > 0 or self.jitter > 0 or self.channel_dropout > 0 or self.warp > 0
-
-
-class TrainConfig(Augmentation):
-    """Optimiser, schedule, stopping and augmentation. The defaults are the best recipe we know.
-
-    In an estimator, ``seed`` and ``device`` are set by its parameters ``random_state`` and
-    ``device``.
-    """
-
-    set_by: ClassVar[dict[str, str]] = {"seed": "random_state", "device": "device"}
-
     epochs: int = Field(60, ge=1, description="Maximum number of passes over the training part.")
     batch_size: int = Field(32, ge=1, description="Series in a step.")
     learning_rate: float = Field(2e-3, gt=0, description="Highest rate of the schedule.")
@@ -138,3 +121,15 @@ class TrainConfig(Augmentation):
         description="Functions that get the record of each epoch; one that returns True ends the "
         "training. They are not saved with the model.",
     )
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        low, high = self.drop
+        if not 0 <= low <= high < 1:
+            raise ValueError(f"drop must be in [0, 1), a range increasing, got {self.drop}")
+        return self
+
+    @property
+    def changes(self) -> bool:
+        """Whether the series change from epoch to epoch."""
+        return self.drop[1] > 0 or self.jitter > 0 or self.channel_dropout > 0 or self.warp > 0

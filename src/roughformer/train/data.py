@@ -19,7 +19,7 @@ from torch import Tensor
 
 from roughformer.errors import InputError
 from roughformer.series import SeriesBatch, UnobservedWarning
-from roughformer.train.config import Augmentation, TrainConfig
+from roughformer.train.config import TrainConfig
 
 Inputs = dict[str, Tensor]
 SAMPLE_WEIGHT = "sample_weight"  # name of the series' weights (B,) beside the inputs of the model
@@ -64,10 +64,6 @@ class LazySeries(Protocol):
     @property
     def n_channels(self) -> int:
         """Number of channels."""
-
-    @property
-    def n_points(self) -> int:
-        """Points of all that is stored, also where these are some of the series."""
 
     @property
     def labels(self) -> Array | None:
@@ -174,7 +170,7 @@ def channel_scale(batch: SeriesBatch) -> Floats:
     return np.nan_to_num(deviation)
 
 
-def draw_speeds(config: Augmentation, n: int, rng: np.random.Generator) -> Floats:
+def draw_speeds(config: TrainConfig, n: int, rng: np.random.Generator) -> Floats:
     """For each series the factor by which time runs faster, log-uniform within 1 ± warp."""
     if config.warp == 0:
         return np.ones(n)
@@ -183,7 +179,7 @@ def draw_speeds(config: Augmentation, n: int, rng: np.random.Generator) -> Float
 
 def augment_series(
     batch: SeriesBatch,
-    config: Augmentation,
+    config: TrainConfig,
     scale: Floats,
     speed: Floats,
     seed: int,
