@@ -83,7 +83,7 @@ def export(
     from roughformer.export import export_model, export_step, why_no_step
     from roughformer.inference import ForecastPredictor
     from roughformer.runs import is_forecaster, load_model, read_data, read_for
-    from roughformer.util.threads import using_threads
+    from roughformer.util.checks import using_threads
 
     if is_forecaster(run):
         if step:

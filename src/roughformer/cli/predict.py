@@ -132,7 +132,7 @@ def explain(
     """
     from roughformer.inference import explain as explain_batch
     from roughformer.runs import chosen_target, ids_of, load_model, read_for
-    from roughformer.util.threads import using_threads
+    from roughformer.util.checks import using_threads
 
     options.check_place(out, "--out")
     estimator = load_model(run, threads)

@@ -21,7 +21,7 @@ from roughformer.estimators.parameters import (
 )
 from roughformer.inference import Explanation, Predictor, explain, model_name
 from roughformer.series import SeriesBatch
-from roughformer.util.threads import using_threads
+from roughformer.util.checks import using_threads
 
 
 @documented

@@ -51,9 +51,8 @@ from roughformer.train import (
     tensors,
     train,
 )
-from roughformer.util.checks import real_number
+from roughformer.util.checks import real_number, using_threads
 from roughformer.util.groups import one_line
-from roughformer.util.threads import using_threads
 
 Series = SeriesBatch | LazySeries
 Part = tuple[Series, Tensor, Tensor | None]  # series, their targets and their weights

@@ -20,7 +20,7 @@ from roughformer.model import Forecaster, ForecasterConfig
 from roughformer.series import SeriesBatch, to_seconds
 from roughformer.tokens import check_series
 from roughformer.train import check_device, train_forecaster
-from roughformer.util.threads import using_threads
+from roughformer.util.checks import using_threads
 
 __all__ = ["RFormerForecaster"]
 

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from roughformer.inference import ClassTargets, Predictor, check_numbers
 from roughformer.series import SeriesBatch
 from roughformer.train import classification_scores, regression_scores
-from roughformer.util.threads import using_threads
+from roughformer.util.checks import using_threads
 
 Array = npt.NDArray[Any]
 _SPREAD = 1.96  # standard deviations of a 95 % interval

@@ -19,7 +19,7 @@ from roughformer.serve.config import Limits
 from roughformer.serve.errors import APIError
 from roughformer.serve.metrics import Metrics
 from roughformer.serve.streams import PushResult, Streams
-from roughformer.util.threads import using_threads
+from roughformer.util.checks import using_threads
 
 __all__ = ["Engine", "Job", "Worker", "client_of_task", "in_turn"]
 

@@ -1,10 +1,11 @@
-"""Checks that several modules share: options, files and optional packages."""
+"""What several modules share: checks of options and files, optional packages, threads."""
 
 import importlib
 import numbers
 import os
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -63,3 +64,22 @@ def optional(module: str, extra: str) -> Any:
             f"this needs the package {module}, which cannot be imported ({error}); install it "
             f"with: pip install 'roughformer[{extra}]'"
         ) from error
+
+
+@contextmanager
+def using_threads(n_jobs: Any) -> Iterator[None]:
+    """``None``: as torch is set; -1: all processors; n: n threads. Restored afterwards."""
+    if n_jobs is None:
+        yield
+        return
+    whole = isinstance(n_jobs, numbers.Integral) and not isinstance(n_jobs, bool)
+    if not whole or n_jobs == 0 or n_jobs < -1:
+        raise InputError(f"n_jobs must be None, -1 or a positive whole number, got {n_jobs!r}")
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads((os.cpu_count() or 1) if n_jobs == -1 else int(n_jobs))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
