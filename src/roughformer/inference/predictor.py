@@ -121,15 +121,18 @@ class Predictor:
         """Outputs of a module that takes what the model takes, and which windows are real."""
         outputs, masks = [], []
         for i in range(0, max(len(batch), 1), _SERIES_AT_ONCE):
-            part = batch[i : i + _SERIES_AT_ONCE]
+            whole = len(batch) <= _SERIES_AT_ONCE
+            part = batch if whole else batch[i : i + _SERIES_AT_ONCE]
             # Every series keeps its own draw of dropped points wherever the batch is cut.
-            numbers = np.arange(i, i + len(part))
+            numbers = np.arange(i, i + len(part)) if drop else None
             inputs = self.encoder.encode(
                 part, drop=drop, seed=seed, series=numbers, threads=threads
             )
             outputs.append(run_model(model, inputs, self.device))
             shape = inputs["times"].shape
             masks.append(inputs.get("mask", torch.ones(shape, dtype=torch.bool)))
+        if len(outputs) == 1:
+            return outputs[0], masks[0]
         most = max(m.shape[1] for m in masks)
         if self.outputs.causal:
             outputs = [_pad(o, most) for o in outputs]

@@ -203,7 +203,6 @@ def _along(sample_weight: Tensor, target: Tensor) -> Tensor:
     return sample_weight.reshape(-1, *[1] * (target.dim() - 1)).expand(target.shape)
 
 
-@torch.no_grad()
 def run_model(
     model: nn.Module, inputs: dict[str, Tensor], device: torch.device | str, batch_size: int = 256
 ) -> Tensor:
@@ -217,9 +216,10 @@ def run_model(
     length = max((x.shape[1] for x in inputs.values() if x.dim() > 1), default=1)
     size = max(min(batch_size, _TOKENS_AT_ONCE // max(length, 1)), 1)
     parts = []
-    for i in range(0, max(n, 1), size):
-        part = {name: x[i : i + size].to(device) for name, x in inputs.items()}
-        parts.append(model(**part).float().cpu())
+    with torch.inference_mode():
+        for i in range(0, max(n, 1), size):
+            part = {name: x[i : i + size].to(device) for name, x in inputs.items()}
+            parts.append(model(**part).float().cpu())
     if was:
         model.train()
     return torch.cat(parts)
@@ -282,6 +282,8 @@ class Pooling(nn.Module):
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
         """(B, L, d), (B, L) -> (B, d)."""
         batch, length, _ = x.shape
+        if mask is None and self.kind == "mean":
+            return x.mean(dim=1)
         real = x.new_ones(batch, length) if mask is None else mask.to(x.dtype)
         if self.kind == "last":
             at = (real.sum(dim=1).long() - 1).clamp(min=0)

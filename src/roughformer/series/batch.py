@@ -168,7 +168,7 @@ class SeriesBatch:
     @property
     def lengths(self) -> Index:
         """``(B,)`` number of points of each series, at least 1."""
-        return np.diff(self._offsets)
+        return self._offsets[1:] - self._offsets[:-1]
 
     @property
     def grid(self) -> FloatTimes | None:

@@ -161,7 +161,8 @@ class ServedModel:
             warnings.simplefilter("ignore", UnobservedWarning)  # the client's business
             output, mask = self.predictor.forward(batch)
         last = self.predictor.at_last_window(output, mask)
-        return answers_of(self.predictor, last, n_observed(batch)).plain()
+        observed = None if self.predictor.conformal is None else n_observed(batch)
+        return answers_of(self.predictor, last, observed).plain()
 
 
 class ForecastQuery(NamedTuple):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from roughformer.signatures.engine import (
+        check_dropping,
         compute_tokens,
         logsignature,
         multiview_signature,
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from roughformer.signatures.words import all_words, lyndon_count, lyndon_words, word_count
 
 _NAMES = {
-    "engine": "compute_tokens logsignature multiview_signature signature",
+    "engine": "check_dropping compute_tokens logsignature multiview_signature signature",
     "functionals": "FINE Functionals padded_cells path_cells",
     "library": "engine_info load",
     "lifts": (
@@ -71,4 +72,5 @@ def __getattr__(name: str) -> Any:
     """Load a name on first use."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    value = globals()[name] = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return value

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 
 _AT_ONCE = 1 << 22  # numbers of a padded block: points x words
+_FEW = 1 << 14  # numbers that are looked at sooner than bounded
 
 
 def _requests(
@@ -93,7 +94,7 @@ def compute_tokens(
     workers = threads or library.default_threads()
     size = np.dtype(dtype).itemsize
     if isinstance(windows, Windows):
-        _check_dropping(dropping, windows)
+        check_dropping(dropping, windows)
         if windows.rule == "count":  # before the windows themselves take memory
             check_capacity(layout, len(batch), int(windows.amount), size, max_memory, workers)
         windows = windows.place(batch)
@@ -121,6 +122,8 @@ def _check_finite(tokens: Any, batch: SeriesBatch, layout: Layout, compute: Any)
     """``InputError`` if ``tokens (B, L, F)`` are beyond the range of their kind, or of the one
     that they were computed in.
     """
+    if not is_tensor(tokens) and tokens.size < _FEW and np.isfinite(tokens).all():
+        return
     kind = min(np.dtype(str(tokens.dtype).removeprefix("torch.")), np.dtype(compute))
     most = float(np.finfo(kind).max)
     start, end = batch.span
@@ -143,7 +146,7 @@ def _check_finite(tokens: Any, batch: SeriesBatch, layout: Layout, compute: Any)
         )
 
 
-def _check_dropping(dropping: Dropping, windows: Windows) -> None:
+def check_dropping(dropping: Dropping, windows: Windows) -> None:
     """``InputError`` for windows that dropping would move."""
     if dropping and windows.rule == "points":
         raise InputError(
@@ -360,7 +363,7 @@ def _tensor_tokens(
     from roughformer.signatures.operators import padded_tokens
     from roughformer.signatures.torch_backend import Placed, inside_of
 
-    _check_dropping(dropping, windows)
+    check_dropping(dropping, windows)
     native = library.pick_engine(engine, x.device.type) == "native"
     cuts = windows.place(batch)
     check_capacity(layout, len(batch), cuts.most, np.dtype(dtype).itemsize, max_memory, 1)

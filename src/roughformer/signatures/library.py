@@ -1,6 +1,7 @@
 """The native library: its C structures (``native/abi.h``), memory for results, and its calls."""
 
 import ctypes
+import math
 import mmap
 import os
 import re
@@ -9,7 +10,7 @@ import weakref
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -19,10 +20,10 @@ from roughformer.errors import EngineWarning, InputError
 from roughformer.signatures import native
 from roughformer.signatures.algebra import LogTable
 from roughformer.signatures.lifts import Clock
-from roughformer.signatures.paths import Cuts, Floats, Ints, Path
+from roughformer.signatures.paths import Cuts, Floats, Path
 
 Engine = Literal["auto", "native", "torch"]
-_ABI = 11
+_ABI = 12
 _P, _L = ctypes.c_void_p, ctypes.c_int64
 _TYPES = {"int64_t": _L, "int32_t": ctypes.c_int32, "double": ctypes.c_double}
 Arrays = Mapping[str, npt.NDArray[Any] | None]
@@ -70,7 +71,6 @@ def _open() -> ctypes.CDLL | str:
     lib.rf_forward.argtypes = lib.rf_backward.argtypes = (ctypes.POINTER(Job),)
     lib.rf_fill.restype, lib.rf_step.restype = None, _L
     lib.rf_runs.argtypes, lib.rf_runs.restype = (_P, _L, ctypes.c_int32, _P), _L
-    lib.rf_locate.argtypes, lib.rf_locate.restype = (_P, _P, _P, _P, _L, _P), None
     stream = ctypes.POINTER(Stream)
     lib.rf_stream_bytes.argtypes, lib.rf_stream_bytes.restype = (stream,), _L
     lib.rf_stream_push.argtypes, lib.rf_stream_push.restype = (stream, _P, _P), _L
@@ -190,7 +190,7 @@ def new_result(shape: tuple[int, ...], dtype: Any, zero: bool = False) -> npt.ND
 
     It starts at a cache line, so no store straddles two.
     """
-    size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+    size = math.prod(shape) * np.dtype(dtype).itemsize
     if size < _HUGE_PAGE:
         raw = np.zeros(size + 64, np.uint8) if zero else np.empty(size + 64, np.uint8)
         start = -raw.ctypes.data % 64
@@ -466,39 +466,20 @@ def clock_words(
     n_series, n_windows = len(since), since.shape[1] - 1
     if n_series == 0 or n_windows == 0:
         return
-    series = np.repeat(np.arange(n_series), n_windows)
-    begin, finish = since[:, :-1].ravel(), since[:, 1:].ravel()
-    origin = begin if view == "local" else since[series, 0]
-    duration = finish - begin if view == "local" else (since[:, -1] - since[:, 0])[series]
-    scale = np.ones(len(series))
-    if clock.frequencies is not None:
-        turns: npt.NDArray[np.floating[Any]] = np.asarray(clock.frequencies) / (2 * np.pi)
-    else:
-        turns = np.arange(1.0, clock.count + 1) * clock.spacing
-        scale = np.where(duration > 0, 1.0 / np.where(duration > 0, duration, 1.0), 0.0)
+    turns = _turns(clock)
     values = np.ascontiguousarray(path.values)
-    first, end = _points_of_windows(path, since)
-    row_stride, window_stride = (stride // out.itemsize for stride in out.strides[:2])
-    arrays = {
-        "times": path.times,
-        "row": path.starts[series] + first,
-        "time_at": path.time_starts[series] + first,
-        "end": end,
-        "zero": path.first_times[series],
-        "begin": begin,
-        "finish": finish,
-        "origin": origin,
-        "scale": scale,
-        "turns": np.concatenate([turns, np.zeros(16)]),
-        "out_at": series * row_stride + np.tile(np.arange(n_windows), n_series) * window_stride,
-    }
+    series_stride, window_stride = (stride // out.itemsize for stride in out.strides[:2])
     call(
         "rf_clock",
-        {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-        | {"values": values, "out": out},
-        n_intervals=len(series),
+        path_arrays(path) | {"values": values, "since": since, "turns": turns, "out": out},
+        n_series=n_series,
+        n_windows=n_windows,
         n_frequencies=clock.count,
+        series_stride=series_stride,
+        window_stride=window_stride,
         fastest=float(np.abs(turns).max()),
+        local=view == "local",
+        per_duration=clock.frequencies is None,
         value_dtype=is_double(values.dtype),
         compute_dtype=is_double(compute),
         out_dtype=is_double(out.dtype),
@@ -511,30 +492,10 @@ def clock_words(
         out[np.arange(n_windows)[None, :] >= cuts.n_windows[:, None]] = 0
 
 
-def _points_of_windows(path: Path, since: Floats) -> tuple[Ints, Ints]:
-    """For each window between cuts ``since (B, W + 1)``, flat ``(B · W,)``: the last point at or
-    before its start, and how many points later the first one at or after its end is; 0 where the
-    path does not move.
-    """
-    starts = np.broadcast_to(path.time_starts[:, None], since.shape).ravel()
-    lengths = np.broadcast_to(path.lengths[:, None], since.shape).ravel()
-    low = _locate(path.times, starts, lengths, since.ravel())
-    between = since.ravel() > path.times[starts + low] - path.times[starts]
-    high = np.where(between, np.minimum(low + 1, lengths - 1), low)
-    first = low.reshape(since.shape)[:, :-1]
-    end = high.reshape(since.shape)[:, 1:] - first
-    still = since[:, 1:] <= since[:, :-1]  # windows that a series does not have
-    return first.ravel(), np.where(still, 0, end).ravel()
-
-
-def _locate(times: Floats, starts: Ints, lengths: Ints, since: Floats) -> Ints:
-    """``paths.locate``, by the kernel."""
-    kernel = load()
-    assert kernel is not None
-    times, since = np.ascontiguousarray(times), np.ascontiguousarray(since)
-    positions = np.empty(len(since), np.int64)
-    kernel.rf_locate(
-        times.ctypes.data, starts.ctypes.data, lengths.ctypes.data, since.ctypes.data,
-        len(positions), positions.ctypes.data,
-    )  # fmt: skip
-    return positions
+@lru_cache(maxsize=64)
+def _turns(clock: Clock) -> Floats:
+    """Turns of a clock, per unit of time or per duration, and 16 zeros for the kernel."""
+    turns: npt.NDArray[Any] = np.arange(1.0, clock.count + 1) * clock.spacing
+    if clock.frequencies is not None:
+        turns = np.asarray(clock.frequencies) / (2 * np.pi)
+    return np.concatenate([turns, np.zeros(16)])

@@ -1,6 +1,7 @@
 """Paths and cut times as flat arrays: what windows place and the kernel reads."""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -50,7 +51,7 @@ class Path:
         """Dimension of the path, the time channel included."""
         return int(self.values.shape[1]) + (self.time_scale is not None)
 
-    @property
+    @cached_property
     def first_times(self) -> Floats:
         """``(B,)`` time of the first point of each series."""
         return self.times[self.time_starts]
@@ -102,12 +103,12 @@ class Cuts:
         sizes = n_windows + 1
         return cls(times, np.cumsum(sizes) - sizes, n_windows, origin, False, n_default)
 
-    @property
+    @cached_property
     def most(self) -> int:
         """The largest number of windows of any series: the length of the token axis."""
         return int(self.n_windows.max()) if len(self.n_windows) else self.n_default
 
-    @property
+    @cached_property
     def equal(self) -> bool:
         """Whether all series have the same number of windows."""
         return bool((self.n_windows == self.most).all())

@@ -5,9 +5,10 @@ points over an even grid (``native/spectrum.h``), one FFT a channel does the res
 points or few frequencies still go the plain way.
 """
 
+import math
 import warnings
-from dataclasses import dataclass
-from functools import cache, lru_cache
+from dataclasses import dataclass, replace
+from functools import cache, cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -134,6 +135,25 @@ class Plan:
     factor: Floats  # (J,), or (J, 2) real and imaginary if between
     weight: Floats | None = None  # (n_nodes,)
     between: Floats | None = None  # (J, width) weights of the frequencies read
+    negative: Ints | None = None  # those frequencies that are; None if there are none
+    still: Ints | None = None  # likewise 0
+
+    @property
+    def dtype(self) -> npt.DTypeLike:
+        """Of the grid."""
+        return np.float64 if self.bump.width == 16 else np.float32
+
+    @cached_property
+    def picked(self) -> slice | Tensor:
+        """The frequencies of the FFT that are read as they are."""
+        if (np.diff(self.number) == 1).all():
+            return slice(int(self.number[0]), int(self.number[-1]) + 1)
+        return torch.from_numpy(self.number)
+
+    @cached_property
+    def factors(self) -> Tensor:
+        """Their factors ``(J, 1)``."""
+        return torch.from_numpy(self.factor[:, None].astype(self.dtype))
 
 
 def _fft_size(least: int) -> int:
@@ -195,21 +215,28 @@ def _any_plan(omega: Floats, duration: float, bump: Bump) -> Plan | None:
 
 
 def plan_for(omega: Floats, duration: float, wide: bool) -> Plan | None:
-    """The smaller of the two grids for ``omega (J,)`` ≥ 0, not all 0, and paths of at most this
+    """The smaller of the two grids for ``omega (J,)``, not all 0, and paths of at most this
     duration > 0; None if both would be huge. ``wide``: to 1e-13 instead of 1e-6.
     """
-    return _plan_for(np.ascontiguousarray(omega, np.float64).tobytes(), duration, wide)
+    # Durations of up to a twelfth more share a plan.
+    longest = 2.0 ** (math.ceil(8 * math.log2(duration)) / 8)
+    return _plan_for(np.ascontiguousarray(omega, np.float64).tobytes(), longest, wide)
 
 
 @lru_cache(maxsize=64)  # training asks for the same grid with every batch
 def _plan_for(frequencies: bytes, duration: float, wide: bool) -> Plan | None:
-    omega = np.frombuffer(frequencies)
+    signed = np.frombuffer(frequencies)
+    omega = np.abs(signed)
     bump = bump_of(16 if wide else 8)
     even = _even_plan(omega, duration, bump, 1e-11 if wide else 1e-7)
     free = _any_plan(omega, duration, bump)
-    if even is None or free is None:
-        return even or free
-    return even if max(even.n_grid, even.n_nodes) <= 1.5 * free.n_grid else free
+    plan = even or free
+    if even and free and max(even.n_grid, even.n_nodes) > 1.5 * free.n_grid:
+        plan = free
+    negative, still = np.flatnonzero(signed < 0), np.flatnonzero(omega == 0)
+    return plan and replace(
+        plan, negative=negative if len(negative) else None, still=still if len(still) else None
+    )
 
 
 _CHUNK = 1 << 20  # bytes of grid at a time: kernel and FFT meet in the cache
@@ -296,7 +323,7 @@ def _choose(batch: SeriesBatch, omega: Floats, drop: float, kind: Any) -> Plan |
     moving = duration > 0
     points = (lengths[moving] - 1) * (1 - drop)
     slow = fastest < _SLOW * np.pi * float((points / duration[moving]).max())
-    plan = plan_for(np.abs(omega), longest, bool(kind == np.float64 or slow))
+    plan = plan_for(omega, longest, bool(kind == np.float64 or slow))
     if plan is None:
         return None
     # Nanoseconds a series on one thread, fitted to measurements; only the comparison counts. The
@@ -350,7 +377,7 @@ def _fast(
     }
     of_series = ("starts", "lengths", "time_starts", "keys")
     n_series, channels = len(batch), batch.n_channels
-    inner = np.dtype(np.float64 if plan.bump.width == 16 else np.float32)
+    inner = np.dtype(plan.dtype)
     out = library.new_result((n_series, channels, len(omega), 2), inner)
     size = max(1, _CHUNK // (plan.n_grid * channels * inner.itemsize))
     grid = library.new_result((min(size, n_series), channels, plan.n_grid), inner)
@@ -380,27 +407,20 @@ def _fast(
         )
         spectrum = torch.fft.rfft(torch.from_numpy(grid[:count]))
         _read(plan, spectrum, out[first : first + count], workers)
-    backwards = omega < 0
-    if backwards.any():
-        out[:, :, backwards, 1] *= -1
-    still = omega == 0
-    if still.any():
+    if plan.negative is not None:
+        out[:, :, plan.negative, 1] *= -1
+    if plan.still is not None:
         last = path.values[path.starts + path.lengths - 1].astype(np.float64)
-        out[:, :, still, 0] = (last - path.values[path.starts])[:, :, None]
-        out[:, :, still, 1] = 0
+        out[:, :, plan.still, 0] = (last - path.values[path.starts])[:, :, None]
+        out[:, :, plan.still, 1] = 0
     return out.astype(kind, copy=False)
 
 
 def _read(plan: Plan, spectrum: Tensor, out: npt.NDArray[Any], threads: int) -> None:
     """From the FFT of the grids ``(B, C, n/2 + 1)`` to the words ``(B, C, J, 2)``."""
     if plan.between is None:
-        number, count = plan.number, len(plan.number)
-        if (np.diff(number) == 1).all():
-            picked = spectrum[..., int(number[0]) : int(number[0]) + count]
-        else:
-            picked = spectrum[..., torch.from_numpy(number)]
-        factor = torch.from_numpy(plan.factor[:, None].astype(out.dtype))
-        torch.mul(torch.view_as_real(picked), factor, out=torch.from_numpy(out))
+        words = torch.view_as_real(spectrum[..., plan.picked])
+        torch.mul(words, plan.factors, out=torch.from_numpy(out))
         return
     arrays = {
         "spectrum": spectrum.contiguous().numpy(),

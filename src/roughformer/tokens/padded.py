@@ -102,11 +102,8 @@ def log_power(words: Tensor, floor: float) -> Tensor:
     """
     cosine, sine = words.unbind(dim=-1)
     power = torch.addcmul(cosine.square(), sine, sine)  # 4x as fast as a sum over the last axis
-    mean = power.mean(dim=-1, keepdim=True)
-    alive = mean > 0
-    share = power / torch.where(alive, mean, 1.0)
-    level = torch.tensor(floor, dtype=words.dtype, device=words.device)
-    return torch.where(alive, (share / level).log1p(), 0.0)
+    mean = power.mean(dim=-1, keepdim=True).clamp(min=torch.finfo(words.dtype).tiny)
+    return (power / mean / floor).log1p()
 
 
 def least_scale(rows: Tensor, layout: Layout, rounding: float, ranges: Ranges) -> Tensor:

@@ -5,6 +5,7 @@ it is used: processes that make plain tokens for a store start without it.
 """
 
 import math
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -24,7 +25,9 @@ from roughformer.signatures import (
     Lift,
     Time,
     View,
+    Windows,
     all_words,
+    check_dropping,
     compute_tokens,
     layout_of,
     locate,
@@ -237,7 +240,7 @@ class Tokenizer(BaseModel):
         -------
         int
         """
-        return self.config.rule.place(batch).most
+        return self.rule.place(batch).most
 
     @property
     def n_features(self) -> int:
@@ -261,7 +264,25 @@ class Tokenizer(BaseModel):
             ]
         return listed
 
-    @property
+    def __copy__(self) -> Self:
+        """For ``model_copy``, which may change anything: nothing that was worked out is kept."""
+        copied = super().__copy__()
+        for name in ("rule", "layout", "frequencies"):
+            copied.__dict__.pop(name, None)
+        return copied
+
+    @cached_property
+    def rule(self) -> Windows:
+        """How series are cut."""
+        return self.config.rule
+
+    @cached_property
+    def frequencies(self) -> npt.NDArray[np.float64]:
+        """Angular frequencies of the spectrum; none without one."""
+        spectrum = self.config.spectrum
+        return np.zeros(0) if spectrum is None else frequencies(spectrum)
+
+    @cached_property
     def layout(self) -> Layout:
         """Positions of the parts of a token's signatures; there are none at depth 0."""
         config = self.config
@@ -359,16 +380,17 @@ class Tokenizer(BaseModel):
         """
         check_series(batch, self.channels, self.config.static)
         config = self.config
-        rule = config.rule
-        cuts = rule.place(batch)
+        cuts = self.rule.place(batch)
         dropping = Dropping(None, drop, seed, series_numbers(series, len(batch)))
+        if not config.hold:
+            check_dropping(dropping, self.rule)
         parts = []
         if config.depth:
             # What is dropped must not be held; windows stay where they are.
             thin = thinned(batch, drop, seed, series) if config.hold else batch
             signatures = compute_tokens(
                 thin,
-                cuts if config.hold else rule,
+                cuts,
                 self.layout,
                 dropping=Dropping() if config.hold else dropping,
                 dtype=np.float32,
@@ -393,7 +415,7 @@ class Tokenizer(BaseModel):
             from roughformer.tokens.padded import log_power
 
             words = spectrum_words(
-                batch, frequencies(config.spectrum), drop=drop, seed=seed, series=series,
+                batch, self.frequencies, drop=drop, seed=seed, series=series,
                 threads=threads,
             )  # fmt: skip
             inputs["spectrum"] = log_power(torch.from_numpy(words), config.spectrum.floor).numpy()
@@ -468,7 +490,7 @@ class Tokenizer(BaseModel):
             values=self.value_range,
             recent=self.recent,
             unit=self.time_unit,
-            turns=[] if spectrum is None else frequencies(spectrum).tolist(),
+            turns=self.frequencies.tolist(),
             floor=1.0 if spectrum is None else spectrum.floor,
             static=self.static_encoder.columns,
         )

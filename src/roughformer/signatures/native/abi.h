@@ -53,23 +53,21 @@ struct RfJob {
   int32_t threads;
 };
 
-// Clock words of M intervals, each a run of pieces of one series; times count from `zero`.
+// Clock words of the windows of B series, which have as many each.
 struct RfClock {
   const void* values;       // rows of `channels`
   const double* times;
-  const int64_t* row;       // (M) first point of the interval in values
-  const int64_t* time_at;   // (M) and in times
-  const int64_t* end;       // (M) number of pieces
-  const double* zero;       // (M) time of the series' first point
-  const double* begin;      // (M) pieces are cut to [begin, finish]
-  const double* finish;
-  const double* origin;     // (M) where the clock starts
-  const double* scale;      // (M) factor on all frequencies
+  const int64_t* starts;    // (B) first point of the series in values
+  const int64_t* lengths;   // (B)
+  const int64_t* time_starts;  // (B) and in times
+  const double* since;      // (B, n_windows + 1) edges, from the first point of the series
   const double* turns;      // (n_frequencies, padded by 16 zeros) turns per unit of time
-  void* out;
-  const int64_t* out_at;    // (M) element where its (channels, n_frequencies, 2) words go
-  int64_t n_intervals, n_frequencies;
+  void* out;                // (channels, n_frequencies, 2) words at series_stride, window_stride
+  int64_t n_series, n_windows, n_frequencies;
+  int64_t series_stride, window_stride;
   double fastest;           // the largest |turns|
+  int32_t local;            // the clock starts with each window, not with the first
+  int32_t per_duration;     // turns are per duration of the window (local), or of all windows
   int32_t value_dtype, compute_dtype, out_dtype, channels, threads;
 };
 
@@ -212,7 +210,7 @@ struct RfKernel {
   void (*stream_read)(const void* group, int dim, int depth, int views, void* out,
                       int64_t stride, int count);
   size_t (*clock_bytes)(const RfClock*);
-  void (*clock)(const RfClock*, int64_t interval, void* scratch);
+  void (*clock)(const RfClock*, int64_t series, int64_t window, void* scratch);
   void (*stream_close)(void* group, int dim, int depth, const uint8_t* which, int count);
   void (*thin_bytes)(const RfThin*, int64_t first, int count, uint32_t* scratch, int64_t words);
   // Single precision only; null in the kernels of double:

@@ -62,28 +62,37 @@ static inline void clock_piece(Waves& waves, const In* x, const In* y, int C, S 
 }
 
 template <class In>
-static void clock_interval(const RfClock* job, int64_t at, V* acc, V* sinc) {
+static void clock_window(const RfClock* job, int64_t b, int64_t k, V* acc, V* sinc) {
   const int C = job->channels;
-  const int64_t F = job->n_frequencies, blocks = (F + LANES - 1) / LANES;
-  const double* t = job->times + job->time_at[at];
-  const In* x = (const In*)job->values + job->row[at] * C;
-  const double zero = job->zero[at], begin = job->begin[at], finish = job->finish[at];
-  const double origin = job->origin[at], scale = job->scale[at];
+  const int64_t F = job->n_frequencies, blocks = (F + LANES - 1) / LANES, W = job->n_windows;
+  const double* t = job->times + job->time_starts[b];
+  const In* x = (const In*)job->values + job->starts[b] * C;
+  const double* since = job->since + b * (W + 1);
+  const double zero = t[0], begin = since[k], finish = since[k + 1];
+  const double origin = job->local ? begin : since[0];
+  const double duration = job->local ? finish - begin : since[W] - since[0];
+  const double scale = !job->per_duration ? 1 : duration > 0 ? 1 / duration : 0;
   for (int64_t i = 0; i < blocks * C * 2; ++i) acc[i] = V{};
   Waves waves = {job->turns, job->fastest, -1, blocks, sinc};
-  for (int64_t s = 0; s < job->end[at]; ++s, ++t, x += C) {
-    const double a = t[0] - zero, b = t[1] - zero;
-    const double from = a < begin ? begin : a, to = b > finish ? finish : b;
+  // From the last point at or before the window's start.
+  int64_t s = 0;
+  for (int64_t high = job->lengths[b]; high - s > 1;) {
+    const int64_t middle = s + (high - s) / 2;
+    (t[middle] - zero <= begin ? s : high) = middle;
+  }
+  for (; s + 1 < job->lengths[b] && t[s] - zero < finish; ++s) {
+    const double a = t[s] - zero, e = t[s + 1] - zero;
+    const double from = a < begin ? begin : a, to = e > finish ? finish : e;
     const double h = to - from;
     if (!(h > 0)) continue;
     const double middle = ((from + to) / 2 - origin) * scale;
-    clock_piece(waves, x, x + C, C, (S)(h / (b - a)), middle, h / 2 * scale, acc);
+    clock_piece(waves, x + s * C, x + (s + 1) * C, C, (S)(h / (e - a)), middle, h / 2 * scale, acc);
   }
 }
 
 template <class Out>
-static void store_clock(const RfClock* job, int64_t at, const V* acc) {
-  Out* out = (Out*)job->out + job->out_at[at];
+static void store_clock(const RfClock* job, int64_t b, int64_t k, const V* acc) {
+  Out* out = (Out*)job->out + b * job->series_stride + k * job->window_stride;
   const int C = job->channels;
   for (int64_t j = 0; j < job->n_frequencies; ++j)
     for (int c = 0; c < C; ++c)
@@ -97,17 +106,17 @@ static size_t clock_bytes(const RfClock* job) {
   return blocks * (size_t)(2 * job->channels + 1) * sizeof(V) + 256;
 }
 
-static void clock(const RfClock* job, int64_t at, void* scratch) {
+static void clock(const RfClock* job, int64_t b, int64_t k, void* scratch) {
   Arena arena = {(char*)scratch};
   const size_t blocks = (size_t)((job->n_frequencies + LANES - 1) / LANES);
   V* acc = arena.take<V>(blocks * (size_t)(2 * job->channels));
   V* sinc = arena.take<V>(blocks);
   if (job->value_dtype == RF_F32)
-    clock_interval<float>(job, at, acc, sinc);
+    clock_window<float>(job, b, k, acc, sinc);
   else
-    clock_interval<double>(job, at, acc, sinc);
+    clock_window<double>(job, b, k, acc, sinc);
   if (job->out_dtype == RF_F32)
-    store_clock<float>(job, at, acc);
+    store_clock<float>(job, b, k, acc);
   else
-    store_clock<double>(job, at, acc);
+    store_clock<double>(job, b, k, acc);
 }

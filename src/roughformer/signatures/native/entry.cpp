@@ -271,7 +271,7 @@ int64_t runs_of(const T* numbers, int64_t n, int64_t* starts) {
 
 extern "C" {
 
-int rf_abi_version() { return 11; }
+int rf_abi_version() { return 12; }
 const char* rf_isa() { return isa().name; }
 int rf_isa_count() { return supported(); }
 const char* rf_isa_name(int i) { return i >= 0 && i < supported() ? kIsas[i].name : ""; }
@@ -290,15 +290,18 @@ int rf_backward(const RfJob* job) try { return run_groups(job, true); } catch (.
 
 int rf_clock(const RfClock* job) try {
   const RfKernel& kernel = kernel_for(job->compute_dtype);
-  const int64_t chunk = 16;
+  const int64_t chunk = 16, windows = job->n_series * job->n_windows;
+  const int64_t points = std::accumulate(job->lengths, job->lengths + job->n_series, (int64_t)0);
+  // Starting a thread takes as long as some ten thousand waves.
+  const int64_t waves = points * job->n_frequencies, fewest = 1 << 15;
   std::atomic<int64_t> next{0};
   std::atomic<bool> failed{false};
-  in_threads(job->threads, (job->n_intervals + chunk - 1) / chunk, [&] {
+  in_threads(job->threads, std::min((windows + chunk - 1) / chunk, waves / fewest), [&] {
     try {
       Scratch scratch(kernel.clock_bytes(job));
-      for (int64_t first; (first = next.fetch_add(chunk)) < job->n_intervals;)
-        for (int64_t i = first; i < std::min(first + chunk, job->n_intervals); ++i)
-          kernel.clock(job, i, scratch.at);
+      for (int64_t first; (first = next.fetch_add(chunk)) < windows;)
+        for (int64_t i = first; i < std::min(first + chunk, windows); ++i)
+          kernel.clock(job, i / job->n_windows, i % job->n_windows, scratch.at);
     } catch (...) {
       failed = true;
     }
@@ -386,32 +389,6 @@ int rf_functionals(const RfFunctionals* job) try {
 int64_t rf_runs(const void* numbers, int64_t n, int32_t bytes, int64_t* starts) {
   return bytes == 4 ? runs_of((const uint32_t*)numbers, n, starts)
                     : runs_of((const uint64_t*)numbers, n, starts);
-}
-
-// path.py's locate: the last point at or before each query; queries of a series mostly ascend, so
-// the search starts where the one before ended and doubles its steps.
-void rf_locate(const double* times, const int64_t* starts, const int64_t* lengths,
-               const double* since, int64_t n, int64_t* found) {
-  int64_t low = 0;
-  for (int64_t i = 0; i < n; ++i) {
-    const double* t = times + starts[i];
-    const double zero = t[0], query = since[i];
-    const auto before = [&](int64_t at) { return t[at] - zero <= query; };
-    if (i == 0 || starts[i] != starts[i - 1] || lengths[i] != lengths[i - 1] ||
-        !(since[i - 1] <= query))
-      low = 0;
-    int64_t high = lengths[i], step = 1;
-    while (low + step < high && before(low + step)) {
-      low += step;
-      step *= 2;
-    }
-    high = std::min(high, low + step);
-    while (high - low > 1) {
-      const int64_t middle = low + (high - low) / 2;
-      (before(middle) ? low : high) = middle;
-    }
-    found[i] = low;
-  }
 }
 
 int64_t rf_stream_bytes(const RfStream* s) {
