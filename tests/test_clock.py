@@ -76,19 +76,16 @@ def test_float32_words_agree_with_float64():
     np.testing.assert_allclose(found, want, atol=2e-5 * np.abs(want).max())
 
 
-def test_native_search_for_cuts_is_the_search_in_numpy():
-    from roughformer.signatures.library import _locate
-    from roughformer.signatures.paths import locate
-
+@native
+@pytest.mark.parametrize("view", ["global", "local"])
+def test_windows_begin_and_end_on_points_between_them_and_outside(view):
     rng = np.random.default_rng(0)
-    lengths = rng.integers(1, 40, 200)
-    offsets = np.concatenate([[0], np.cumsum(lengths)])
-    times = 1.7e9 + np.concatenate([np.cumsum(rng.integers(1, 4, n)) for n in lengths]) / 8
-    each = 12
-    starts, sizes = np.repeat(offsets[:-1], each), np.repeat(lengths, each)
-    # Half of the queries ascend within their series, half do not; many fall on points exactly.
-    since = rng.integers(-4, 90, (200, each)) / 8.0
-    since[:100].sort(axis=1)
-    found = _locate(times, starts, sizes, since.ravel())
-    assert np.array_equal(found, locate(times, starts, sizes, since.ravel()))
-    assert len(_locate(times, starts[:0], sizes[:0], since.ravel()[:0])) == 0
+    lengths = rng.integers(1, 40, 60)
+    times = [1.7e9 + np.cumsum(rng.integers(1, 4, n)) / 8 for n in lengths]
+    batch = rf.SeriesBatch.from_arrays([rng.normal(size=(n, 2)) for n in lengths], times)
+    cuts = [t[0] + np.sort(rng.choice(np.arange(-8, 200), 13, replace=False)) / 16 for t in times]
+    fast, slow = both(batch, rf.Windows.explicit(cuts), view, rf.Clock(3))
+    np.testing.assert_allclose(fast, slow, atol=1e-10)
+    options = {"depth": 1, "views": view, "lifts": [rf.Clock(300)], "dtype": "float64"}
+    alone, shared = (rf.multiview_signature(batch, 50, **options, threads=n) for n in (1, 3))
+    assert np.array_equal(alone, shared)

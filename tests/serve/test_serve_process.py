@@ -15,7 +15,7 @@ import pytest
 from test_serve_streams import agrees
 from wards import recording
 
-from serving import Socket, read_all, wait_for
+from serving import Socket, plain, read_all, wait_for
 
 TOKEN = "a-token.of_the~tests"
 GOOD = {"series": [{"times": [0.0, 1.0], "values": [[1, 2], [None, 3]]}]}
@@ -132,27 +132,62 @@ def _last_time(model, directory):
     return streams.last_time([0])[0]
 
 
-def test_workers_share_a_socket_are_replaced_and_stop_in_order(model):
-    process = Process(model.directory, "--workers", "2", "--access-log")
+def test_workers_share_a_socket_and_one_keeps_the_streams(model, directory):
+    times, values = recording(78, 80)
+    options = ("--snapshot-dir", str(directory), "--snapshot-seconds", "0.2")
+    process = Process(model.directory, "--workers", "3", *options)
+    url = process.http.base_url
+    children = Path(f"/proc/{process.process.pid}/task/{process.process.pid}/children")
+
+    def workers():
+        return {pid for pid in children.read_text().split() if is_worker(pid)}
+
+    def is_worker(pid):
+        try:
+            return b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        except OSError:  # it has just ended
+            return False
+
+    def accepted():
+        answer = httpx.get(f"{url}/v1/streams/bed", timeout=20)  # a connection each
+        return answer.json().get("accepted") if answer.status_code == 200 else None
+
     try:
-        assert "they live in one process" in "".join(process.said)
-        assert process.http.post("/v1/streams", json={}).status_code == 409
-        children = Path(f"/proc/{process.process.pid}/task/{process.process.pid}/children")
-
-        def workers():
-            lines = (Path(f"/proc/{pid}/cmdline") for pid in children.read_text().split())
-            return {line.parent.name for line in lines if b"spawn_main" in line.read_bytes()}
-
         first = workers()
-        assert len(first) == 2
-        answers = set()
-        for _ in range(12):  # a connection each
-            answers.add(httpx.post(f"{process.http.base_url}/v1/predict", json=GOOD).text)
+        assert len(first) == 3
+        # Connections that have begun with whole series go on with streams, and the other way.
+        clients = [httpx.Client(base_url=url, timeout=20) for _ in range(6)]
+        answers = {client.post("/v1/predict", json=GOOD).text for client in clients}
         assert len(answers) == 1
-        victim = first.pop()
-        os.kill(int(victim), signal.SIGKILL)
-        wait_for(lambda: len(workers() - {victim}) == 2, 30)
-        wait_for(process.is_ready)
+        assert clients[0].post("/v1/streams", json={"id": "bed"}).status_code == 201
+        events = []
+        for k, client in enumerate(clients):
+            rows = slice(8 * k, 8 * k + 8)
+            body = {"times": plain(times[rows]), "values": plain(values[rows])}
+            events += client.post("/v1/streams/bed/push", json=body).json()["events"]
+            assert client.post("/v1/predict", json=GOOD).text in answers
+            assert accepted() == 8 * k + 8
+        for _ in range(4):
+            with process.socket("/v1/streams/bed") as socket:
+                at = socket.receive()["accepted"]
+                rows = slice(at, at + 8)
+                more, _ = socket.push(times[rows], values[rows])
+                events += more
+        agrees(events, model, times, values)
+        # A request whose first line comes in pieces.
+        for _ in range(4):
+            with sockets.create_connection(("127.0.0.1", process.port), timeout=20) as slow:
+                for part in (b"GE", b"T /v1/str", b"eams/bed HTTP/1.1\r\nHost: local", b"host\r\n"):
+                    slow.sendall(part)
+                    time.sleep(0.05)
+                slow.sendall(b"Connection: close\r\n\r\n")
+                assert b'"accepted":80' in read_all(slow)
+        for victim in sorted(first, key=int):  # the one with the streams, too
+            time.sleep(0.5)
+            alive = workers()
+            os.kill(int(victim), signal.SIGKILL)
+            wait_for(lambda old=alive, one=victim: len(workers() - {one}) == len(old), 30)
+            wait_for(lambda: accepted() == 80, 30)
     finally:
         assert process.end(signal.SIGTERM) == 0
     assert not [pid for pid in first if Path(f"/proc/{pid}").exists()]

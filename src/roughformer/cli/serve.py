@@ -2,6 +2,7 @@
 
 import os
 import re
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -28,7 +29,7 @@ def serve(
     threads: options.Threads = None,
     workers: Annotated[
         int,
-        typer.Option(min=1, help="Processes that answer for whole series; streams need one."),
+        typer.Option(min=1, help="Processes that answer for whole series; one keeps the streams."),
     ] = 1,
     demo: Annotated[
         bool, option("Without RUN: a model of heart rates, trained on first use.", "--demo")
@@ -125,12 +126,12 @@ def serve(
         alarms=tuple(Alarm.parse(text) for text in alarms),
     )
     settings = Options(
-        workers=workers, streams=streams, token=token, threads=threads, idle_seconds=idle_seconds,
+        streams=streams, token=token, threads=threads, idle_seconds=idle_seconds,
         snapshot_dir=snapshot_dir, snapshot_seconds=snapshot_seconds, access_log=access_log,
         webhook=webhook, webhook_secret=os.environ.get(_SECRET) or None,
     )  # fmt: skip
     build = partial(_service, directory, limits, settings)
-    service = build()
+    service = build(True)
     if service.streams is None:
         options.say(f"note: no streams: {service.no_streams}")
     if token is None and not is_loopback(host):
@@ -143,7 +144,9 @@ def serve(
         run_workers(build, workers, host, port, options.say)
 
 
-def _service(directory: Path, limits: Any, settings: Any) -> Any:
+def _service(directory: Path, limits: Any, settings: Any, keeps_streams: bool) -> Any:
+    if not keeps_streams:
+        settings = replace(settings, keeps_streams=False, snapshot_dir=None, webhook=None)
     from roughformer.serve import Service, load_served
 
     return Service(load_served(directory), limits, settings)

@@ -6,6 +6,7 @@ streams, snapshotter            open streams, their alarms, and how they survive
 service                         all of it behind asynchronous calls
 routes, websocket_session       HTTP and WebSocket
 middleware, app, server         token, limits and errors; pages; uvicorn and the graceful stop
+handover                        connections of streams move to the process that keeps them
 
 Needs the extra ``serve``; nothing here is imported by ``import roughformer``.
 """

@@ -79,11 +79,11 @@ class StreamOptions(NamedTuple):
 
 @dataclass(frozen=True)
 class Options:
-    """How the service runs, beside its limits. ``workers``: processes; with several of them there
-    are no streams, which live in one.
+    """How the service runs, beside its limits. ``keeps_streams``: of several processes only one
+    does.
     """
 
-    workers: int = 1
+    keeps_streams: bool = True
     streams: StreamOptions = field(default_factory=StreamOptions)
     token: str | None = None
     threads: int | None = None
@@ -96,7 +96,6 @@ class Options:
 
     def __post_init__(self) -> None:
         """Accept positive times only."""
-        whole_number(self.workers, "workers", 1)
         for name in ("idle_seconds", "snapshot_seconds"):
             what = "a positive number of seconds"
             real_number(getattr(self, name), name, what, positive=True)

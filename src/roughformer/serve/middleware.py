@@ -6,6 +6,7 @@ import ipaddress
 import logging
 import time
 from datetime import UTC, datetime
+from functools import lru_cache
 from urllib.parse import SplitResult, urlsplit
 
 from starlette.datastructures import Headers
@@ -163,6 +164,7 @@ def _split(address: str) -> SplitResult:
         return SplitResult("", "", "", "", "")
 
 
+@lru_cache(maxsize=256)
 def is_loopback(address: str) -> bool:
     """Whether an address or a name stands for this machine itself."""
     try:

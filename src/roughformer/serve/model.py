@@ -116,7 +116,7 @@ class ServedModel:
         encoder = self.predictor.encoder
         if not isinstance(encoder, Tokenizer):
             return
-        rule = encoder.config.rule
+        rule = encoder.rule
         if rule.rule == "duration":
             start, end = batch.span
             counts = np.ceil((end - start) / rule.amount)
@@ -140,6 +140,8 @@ class ServedModel:
 
     def group_by_size(self, batches: list[SeriesBatch]) -> list[list[int]]:
         """Group batches to predict together: of similar length, and of few padded tokens."""
+        if len(batches) == 1:
+            return [[0]]
         count = getattr(self.predictor.encoder, "n_positions", None)
         sizes = [
             int(batch.lengths.max(initial=1)) if count is None else max(int(count(batch)), 1)

@@ -6,10 +6,13 @@ import multiprocessing
 import signal
 import socket
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from multiprocessing.connection import Connection, wait
+from pathlib import Path
 from typing import Any
 
 import h11
@@ -20,6 +23,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from roughformer.errors import InputError
 from roughformer.serve.app import create_app
 from roughformer.serve.config import Limits
+from roughformer.serve.handover import Mailbox, hand_over, is_for_any
 from roughformer.serve.service import Service
 
 __all__ = ["Server", "listen", "run", "run_workers"]
@@ -38,6 +42,11 @@ log = logging.getLogger("roughformer.serve")
 # away with each operation of torch; with Python's 5 ms it would wait longer than it works when
 # requests rush in.
 _SWITCH = 2e-4
+_MAX_LINE = 8192  # bytes of a request until its first line ends
+_NOBODY = (
+    b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\ncontent-length: 0\r\n"
+    b"connection: close\r\n\r\n"
+)
 _SEEN = 0.3  # seconds in which others can see that the service is not ready any more
 _LOGGING = {
     "version": 1,
@@ -66,6 +75,7 @@ class _Config(uvicorn.Config):
         self.limits = limits
         self.n_connections: Counter[str] = Counter()  # by address
         self.crowded: dict[Any, None] = {}  # connections beyond the limits, the oldest first
+        self.streams_at: Path | None = None  # mailbox of the process with the streams, if not this
 
     def count_out(self, connection: Any) -> None:
         """Forget a connection that has ended."""
@@ -88,6 +98,8 @@ class _HTTPProtocol(H11Protocol):
     config: _Config
     _deadline: asyncio.TimerHandle | None = None
     _in_head = False  # whether the deadline is for a head
+    _begun = b""  # what came of a request whose first line is not complete
+    handed_over = b""  # what another process has read of this connection
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Expect a request soon."""
@@ -106,6 +118,8 @@ class _HTTPProtocol(H11Protocol):
             config.crowded[self] = None
         self._set_deadline(_CROWDED_SECONDS if crowded else _HEAD_SECONDS)
         self._in_head = True
+        if self.handed_over:
+            self.data_received(self.handed_over)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection."""
@@ -114,7 +128,20 @@ class _HTTPProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Wait for the rest of a head, not for ever."""
+        """Wait for the rest of a head, not for ever; or let another process go on."""
+        if self.config.streams_at is not None and self._at_beginning():
+            data = self._begun = self._begun + data
+            line, ended, _ = data.partition(b"\n")
+            if not ended and len(data) < _MAX_LINE:
+                self._unset_keepalive_if_required()
+                if not self._in_head:
+                    self._set_deadline(_HEAD_SECONDS)
+                    self._in_head = True
+                return
+            self._begun = b""
+            if ended and not is_for_any(line):
+                self._hand_over(data, self.config.streams_at)
+                return
         super().data_received(data)
         if self.conn.their_state is h11.IDLE and self.timeout_keep_alive_task is None:
             if not self._in_head:  # one deadline for the whole head, not for each part
@@ -122,6 +149,19 @@ class _HTTPProtocol(H11Protocol):
                 self._in_head = True
         elif self.conn.their_state is not h11.SEND_BODY or self.conn.our_state is not h11.DONE:
             self._clear_deadline()  # nothing is being thrown away
+
+    def _at_beginning(self) -> bool:
+        """Whether what comes next is the beginning of a request."""
+        return self.conn.their_state is h11.IDLE and not self.conn.trailing_data[0]
+
+    def _hand_over(self, data: bytes, to: Path) -> None:
+        try:
+            hand_over(self.transport.get_extra_info("socket"), data, to)
+        except OSError:  # that process is starting
+            self.transport.write(_NOBODY)
+            self.transport.close()
+        else:
+            self.transport.abort()  # closes this end only
 
     def on_response_complete(self) -> None:
         """Let a body that was refused half-way arrive for another moment."""
@@ -189,8 +229,15 @@ def listen(host: str, port: int) -> socket.socket:
 class Server(uvicorn.Server):
     """Stop in order: refuse new work, finish what was accepted, close, save, end with 0."""
 
-    def __init__(self, service: Service, ready: Callable[[], object] | None = None) -> None:
-        """``ready`` is called when connections are accepted."""
+    def __init__(
+        self,
+        service: Service,
+        ready: Callable[[], object] | None = None,
+        mailbox: Path | None = None,
+    ) -> None:
+        """``ready`` is called when connections are accepted. ``mailbox``: of the process that keeps
+        the streams, if there are several.
+        """
         limits = service.limits
         config = _Config(
             limits,
@@ -209,7 +256,10 @@ class Server(uvicorn.Server):
         )
         super().__init__(config)
         self.service = service
-        self._ready = ready
+        self._ready, self._path = ready, mailbox
+        self._mailbox: Mailbox | None = None
+        if not service.options.keeps_streams:
+            config.streams_at = mailbox
         self._stop: asyncio.Task[None] | None = None
 
     def handle_exit(self, sig: int, frame: object) -> None:
@@ -235,8 +285,16 @@ class Server(uvicorn.Server):
             await super().startup(sockets)
         except SystemExit:
             raise InputError("the service could not start; the reason is above") from None
+        if self._path is not None and self.service.options.keeps_streams:
+            self._mailbox = Mailbox(self._path, self._go_on)
         if self._ready is not None:
             self._ready()
+
+    def _go_on(self, data: bytes) -> _HTTPProtocol:
+        """The protocol of a connection of which another process has read ``data``."""
+        protocol = _HTTPProtocol(self.config, self.server_state, self.lifespan.state)
+        protocol.handed_over = data
+        return protocol
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
         """Serve until a signal; unlike uvicorn's, the process then ends with 0."""
@@ -251,6 +309,8 @@ class Server(uvicorn.Server):
         try:
             await self._serve(sockets)
         finally:
+            if self._mailbox is not None:
+                self._mailbox.close()
             for sig in caught:
                 loop.remove_signal_handler(sig)
 
@@ -265,18 +325,22 @@ def run(service: Service, host: str, port: int, say: Callable[[str], None]) -> N
 
 
 def run_workers(
-    build: Callable[[], Service], n: int, host: str, port: int, say: Callable[[str], None]
+    build: Callable[[bool], Service], n: int, host: str, port: int, say: Callable[[str], None]
 ) -> None:
     """Serve by ``n`` processes that accept from one socket, until a signal comes.
 
-    ``build`` makes the service in each of them. A process that dies is replaced; all of them stop
+    ``build(keeps_streams)`` makes the service in each of them; the first one keeps the streams. A
+    process that dies is replaced; all of them stop
     in order when this one does, however it ends: they hold the other ends of its pipes.
     """
     bound, context = listen(host, port), multiprocessing.get_context("spawn")
+    folder = tempfile.TemporaryDirectory(prefix="roughformer-")  # for this user only
+    mailbox = Path(folder.name) / "streams" if hasattr(socket, "send_fds") else None
 
-    def start() -> tuple[Any, Connection]:
+    def start(k: int) -> tuple[Any, Connection]:
         ours, theirs = context.Pipe()
-        process = context.Process(target=_work, args=(build, bound, theirs), daemon=True)
+        arguments = (partial(build, k == 0), bound, theirs, mailbox)
+        process = context.Process(target=_work, args=arguments, daemon=True)
         process.start()
         theirs.close()
         return process, ours
@@ -285,7 +349,7 @@ def run_workers(
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGTERM, interrupt)
-    workers, ready = [start() for _ in range(n)], set()
+    workers, ready = [start(k) for k in range(n)], set()
     try:
         for process, pipe in workers:
             pipe.recv()
@@ -297,7 +361,7 @@ def run_workers(
                 if process.sentinel in ended:
                     log.error("a worker ended (%s); another takes over", process.exitcode)
                     pipe.close()
-                    workers[k] = start()
+                    workers[k] = start(k)
             time.sleep(1.0)  # one that cannot start is not tried in a tight circle
     except EOFError:
         raise InputError("a worker could not start; the reason is above") from None
@@ -310,14 +374,17 @@ def run_workers(
             pipe.close()
         for process, _ in workers:
             process.join()
+        folder.cleanup()
         signal.signal(signal.SIGTERM, before)
 
 
-def _work(build: Callable[[], Service], bound: socket.socket, pipe: Connection) -> None:
+def _work(
+    build: Callable[[], Service], bound: socket.socket, pipe: Connection, mailbox: Path | None
+) -> None:
     """A worker, from its start to its end."""
 
     async def serve() -> None:
-        server = Server(service, lambda: pipe.send(None))
+        server = Server(service, lambda: pipe.send(None), mailbox)
         loop = asyncio.get_running_loop()
 
         def stop() -> None:  # the other end is closed

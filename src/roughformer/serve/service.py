@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar
 
-from roughformer.errors import InputError
 from roughformer.series import SeriesBatch
 from roughformer.serve.broadcast import Broadcaster, SendQueue
 from roughformer.serve.config import Limits, Options
@@ -60,9 +59,10 @@ class Service:
         try:
             if isinstance(model, ServedModel):
                 self.explainer = Explainer(model.predictor)
-            if options.workers > 1:
-                raise InputError("they live in one process; serve without --workers")
-            self.streams = Streams(model, limits, options.streams)
+            if options.keeps_streams:
+                self.streams = Streams(model, limits, options.streams)
+            else:
+                self.no_streams = "they are kept by another process; ask on a new connection"
         except ValueError as error:  # InputError: the model needs a span, or has no streams
             if options.streams.alarms or options.streams.span is not None:
                 raise
