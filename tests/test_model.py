@@ -97,8 +97,12 @@ def test_batches_of_long_series_are_smaller(length, sizes):
 
     tokens = torch.arange(5.0).reshape(5, 1, 1).expand(5, length, 1)
     given = {"tokens": tokens, "static": torch.ones(5, 1)}
-    assert run_model(Counts(), given, "cpu").flatten().tolist() == [1.0, 2.0, 3.0, 4.0, 5.0]
+    output = run_model(Counts(), given, "cpu")
+    assert output.flatten().tolist() == [1.0, 2.0, 3.0, 4.0, 5.0]
     assert seen == sizes
+    weight = torch.ones((), requires_grad=True)
+    (output * weight).sum().backward()  # what calibration does with outputs
+    assert weight.grad == 15
 
 
 def test_padding_changes_nothing_if_causal():

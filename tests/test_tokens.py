@@ -76,6 +76,16 @@ def test_ragged_windows_are_masked():
     assert (inputs["tokens"][~inputs["mask"]] == 0).all()
 
 
+def test_a_changed_copy_of_a_tokenizer_has_a_layout_of_its_own():
+    fitted = Tokenizer.fit(TokenConfig(windows=3, depth=2), ragged_batch())
+    assert fitted.layout.depth == 2
+    assert fitted.rule.amount == 3
+    other = fitted.config.model_copy(update={"depth": 3, "windows": 5})
+    changed = fitted.model_copy(update={"config": other})
+    assert changed.layout.depth == 3
+    assert changed.encode(ragged_batch())["tokens"].shape[1:] == (5, changed.n_features)
+
+
 def test_other_channels_than_fitted_are_refused():
     tokenizer = Tokenizer.fit(TokenConfig(windows=3), ragged_batch())
     with pytest.raises(InputError, match=r"fitted to the channels \['x0', 'x1'\]"):
