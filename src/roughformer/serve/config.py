@@ -33,7 +33,6 @@ class Limits:
     max_per_client: int = 1024  # open connections of one address: likewise
     queue: int = 256  # requests that are accepted and not yet answered: 503 at once
     max_batch: int = 64  # requests that are predicted together
-    batch_seconds: float = 0.002  # how long a request waits for others to join its batch
     body_seconds: float = 10.0  # in which a request must have arrived: 408
     request_seconds: float = 30.0  # in which it must have been answered: 503
     send_buffer: int = 4 * 2**20  # bytes that wait for a slow reader: closed with 1013

@@ -41,7 +41,6 @@ class Job:
     kind: str
     work: Any
     future: "asyncio.Future[Any]"
-    came: float = field(default_factory=time.monotonic)
     client: tuple[Any, ...] = field(default_factory=client_of_task.get)
     _decided: str = ""
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -68,8 +67,8 @@ class Worker:
     """Run ``handle(jobs, deliver)`` in a thread on whatever waits.
 
     ``handle`` answers every job that it begins, and returns those that must wait for another round:
-    clients take turns. A request waits at most ``batch_seconds`` for others, and not at all if a
-    stream waits.
+    clients take turns. Nobody waits for others to come: while the model works, those gather that
+    are done together next.
     """
 
     def __init__(
@@ -141,8 +140,6 @@ class Worker:
             with self._wake:
                 while not self._waiting and not self._stopping:
                     self._wake.wait()
-                if self._waiting and self._waiting[0].kind == "predict":
-                    self._wait_for_others()
                 # One round takes all jobs of streams, and as many requests as go together.
                 jobs: list[Job] = []
                 room = self._limits.max_batch
@@ -155,15 +152,6 @@ class Worker:
                 self._busy = bool(jobs)
                 if jobs or (self._stopping and not self._waiting):
                     return jobs
-
-    def _wait_for_others(self) -> None:
-        until = self._waiting[0].came + self._limits.batch_seconds
-        while (left := until - time.monotonic()) > 0 and not self._stopping:
-            if len(self._waiting) >= self._limits.max_batch:
-                return
-            if any(job.kind != "predict" for job in self._waiting):
-                return
-            self._wake.wait(left)
 
     def _deliver(self, results: Sequence[tuple[Job, Any]]) -> None:
         """Hand results over to the event loop, all at once."""
