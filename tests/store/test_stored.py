@@ -167,7 +167,7 @@ def test_small_batches_too_have_series_of_everywhere_by_and_by(tmp_path, batch, 
 def test_a_row_group_is_read_once_an_epoch_where_no_lane_is_cut_through_it(
     tmp_path, tokenizer, monkeypatch, block, size, share
 ):
-    n = 600
+    n = 300
     stored = written(tmp_path, made_up(n), tokenizer, shards=2, block=block)
     own = np.sort(np.random.default_rng(1).choice(n, int(share * n), replace=False))
     part = stored.part(own)
