@@ -240,7 +240,7 @@ def test_a_window_hides_the_spectra_that_lie_in_it_by_half(rates):
         spectra[:, hidden] = 0
         with torch.no_grad():
             output = predictor.model(**(inputs | {"spectra": spectra}))
-        after = predictor.to_target_units(output)["point"][0, 0]
+        after = float(predictor.answers(output)["point"][0, 0])
         assert e.windows[window] == pytest.approx(e.value - after, abs=1e-5)
 
 

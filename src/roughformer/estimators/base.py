@@ -89,11 +89,9 @@ class FittedEstimator(GroupedParameters):
         columns: Mapping[str, Any] | None = None,
     ) -> SeriesBatch:  # fmt: skip
         check_is_fitted(self, "predictor_")
-        encoder = self.predictor_.encoder
-        known = {
-            "channels": encoder.channels,
-            "static": tuple(getattr(encoder, "config", encoder).static),
-        } | self.predictor_.metadata.get("data", {})
+        predictor = self.predictor_
+        known = {"channels": predictor.encoder.channels, "static": predictor.static_names}
+        known |= predictor.metadata.get("data", {})
         return as_series(
             x, times, lengths, layout=layout, columns=columns, n_channels=self.n_features_in_,
             known=known,

@@ -231,7 +231,7 @@ class TrainedClassifier(ClassifierMixin, TrainedEstimator):  # type: ignore[misc
         return fit_temperature(output, target, self._weight, weight)
 
     def _readable(self, output: Tensor) -> npt.NDArray[np.float64]:
-        return np.asarray((output / self.predictor_.calibration).double().softmax(dim=-1).numpy())
+        return np.asarray(self.predictor_.answers(output)["probabilities"])
 
     def _adopt(self, predictor: Predictor) -> None:
         super()._adopt(predictor)

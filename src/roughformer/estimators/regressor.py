@@ -214,7 +214,7 @@ class TrainedRegressor(RegressorMixin, TrainedEstimator):  # type: ignore[misc]
     def _scores(
         self, predictor: Predictor, output: Tensor, target: Tensor, weight: Tensor | None
     ) -> dict[str, float]:
-        predicted = predictor.to_target_units(output)["point"]
+        predicted = predictor.answers(output)["point"].numpy()
         true = self._targets.to_units(target).numpy()
         return regression_scores(predicted, true, None if weight is None else weight.numpy())
 
@@ -230,7 +230,7 @@ class TrainedRegressor(RegressorMixin, TrainedEstimator):  # type: ignore[misc]
         return numbers[..., 0] if self._targets.flat else numbers
 
     def _readable(self, output: Tensor) -> npt.NDArray[np.float64]:
-        return self._shaped(self.predictor_.to_target_units(output)["point"])
+        return self._shaped(self.predictor_.answers(output)["point"].numpy())
 
     def _adopt(self, predictor: Predictor) -> None:
         super()._adopt(predictor)

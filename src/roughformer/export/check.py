@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from roughformer.export.graphs import Graph, StepGraph, output_names
-from roughformer.inference import ClassTargets, NumberTargets, Predictor
+from roughformer.inference import NumberTargets, Predictor
 from roughformer.series import SeriesBatch
 from roughformer.tokens import CellEncoder, TempoEncoder, Tokenizer
 
@@ -54,17 +53,11 @@ def expected_of(predictor: Predictor, batch: SeriesBatch) -> Arrays:
         warnings.simplefilter("ignore")  # of channels that are never observed
         output, mask = predictor.forward(batch)
 
-    def answers_of(outputs: torch.Tensor) -> Arrays:
-        if isinstance(predictor.targets, ClassTargets):
-            probabilities = (outputs / predictor.calibration).double().softmax(dim=-1)
-            return {"probabilities": probabilities.numpy()}
-        return dict(predictor.to_target_units(outputs))
-
-    answers = answers_of(predictor.at_last_window(output, mask))
+    answers = predictor.answers(predictor.at_last_window(output, mask))
     if predictor.outputs.causal:
-        answers |= {f"window_{name}": x for name, x in answers_of(output).items()}
-        answers["window_mask"] = mask.numpy()
-    return answers
+        answers |= {f"window_{name}": x for name, x in predictor.answers(output).items()}
+        answers["window_mask"] = mask
+    return {name: x.numpy() for name, x in answers.items()}
 
 
 def differences(

@@ -34,7 +34,7 @@ from roughformer.export.forecast import (
     query_inputs,
     synthetic_series,
 )
-from roughformer.export.graphs import MAX_WINDOWS, Exportable, Graph, StepGraph, static_names
+from roughformer.export.graphs import MAX_WINDOWS, Exportable, Graph, StepGraph
 from roughformer.inference import ClassTargets, ForecastPredictor, Predictor
 from roughformer.series import SeriesBatch
 from roughformer.util.atomic import write_file
@@ -215,7 +215,7 @@ def _description(predictor: Predictor) -> dict[str, Any]:
     about: dict[str, Any] = {
         "task": predictor.outputs.task,
         "channels": list(predictor.encoder.channels),
-        "static": list(static_names(predictor)),
+        "static": list(predictor.static_names),
         "calibration": predictor.calibration,
         "causal": predictor.outputs.causal,
     }

@@ -8,14 +8,12 @@ import torch
 from torch import Tensor, nn
 
 from roughformer.errors import InputError
-from roughformer.inference import ClassTargets, NumberTargets, Predictor
+from roughformer.inference import Predictor
 from roughformer.model import (
     Ensemble,
     RFormer,
     SignatureEnsemble,
     TempoFormer,
-    deviation_of,
-    point_of,
 )
 from roughformer.model import why_no_step as why_no_windows
 from roughformer.signatures import number, observed
@@ -38,12 +36,6 @@ class Exportable(nn.Module):
         self.inputs = names
         self.dynamic = {name: {0: batch} for name in names}
         self.dynamic["values"][1] = self.dynamic["times"][1] = length
-
-
-def static_names(predictor: Predictor) -> tuple[str, ...]:
-    """Names of the static covariates that a model takes, before encoding."""
-    encoder = predictor.encoder
-    return tuple(getattr(encoder, "config", encoder).static)
 
 
 class Graph(Exportable):
@@ -69,7 +61,7 @@ class Graph(Exportable):
         self.predictor, self.encoder = predictor, predictor.encoder
         self.config = predictor.outputs
         self.model = _frozen(predictor.model)
-        self.static_names = static_names(predictor)
+        self.static_names = predictor.static_names
         static = ("static",) if self.static_names else ()
         self.name_inputs(("values", "times", "lengths", *static), "length")
         names = output_names(predictor)
@@ -84,12 +76,12 @@ class Graph(Exportable):
         inputs, ends = self.encoder.padded(data, static)
         output = self.model(**inputs)
         if not self.config.causal:
-            return answers_of(self.predictor, output)
+            return tuple(self.predictor.answers(output).values())
         assert ends is not None
         mask = inputs.get("mask")
         mask = torch.ones_like(inputs["times"], dtype=torch.bool) if mask is None else mask
         last = (mask.to(torch.int64).sum(dim=1) - 1).clamp(min=0)
-        every = answers_of(self.predictor, output)
+        every = tuple(self.predictor.answers(output).values())
         row = torch.arange(last.shape[0], device=last.device)
         final = tuple(part[row, last] for part in every)
         return (*final, *every, data.start.unsqueeze(1) + ends, mask)
@@ -123,7 +115,7 @@ class StepGraph(Exportable):
         if reason is not None:
             raise InputError(f"no step graph can be made of this model: {reason}")
         self.predictor, self.encoder = predictor, predictor.encoder
-        self.static_names = static_names(predictor)
+        self.static_names = predictor.static_names
         self.model = _frozen(predictor.model)
         members: Any = self.model.members if isinstance(self.model, Ensemble) else [self.model]
         self.members = list(members)
@@ -134,11 +126,7 @@ class StepGraph(Exportable):
         for m, member in enumerate(self.members):
             for i in range(member.config.n_layers):
                 self.shapes[f"member{m}_block{i}"] = member.ring_shape(context or max_windows)
-        outputs = predictor.outputs
-        self.shapes["answer"] = outputs.shaped(
-            torch.zeros(1, outputs.n_outputs * outputs.outputs_per_target)
-        ).shape[1:]
-
+        self.shapes["answer"] = _no_output(predictor).shape[1:]
         static = ("static",) if self.static_names else ()
         self.name_inputs(("values", "times", "lengths", "state", *static), "points")
         self.outputs = (*output_names(predictor), "time", "ended", "taken", "next_state")
@@ -170,7 +158,7 @@ class StepGraph(Exportable):
         if self.max_windows is not None:
             silent = silent | (piece.window - still.to(torch.int64) >= self.max_windows)
         answers = [
-            per_stream(silent, torch.nan, part) for part in answers_of(self.predictor, output)
+            per_stream(silent, torch.nan, part) for part in self.predictor.answers(output).values()
         ]
         time = torch.where(new["points"] == 0, torch.nan, new["start"] + piece.now)
         return (*answers, time, piece.ended, piece.taken, self._packed(new))
@@ -222,25 +210,10 @@ def _frozen(model: nn.Module) -> nn.Module:
 
 def output_names(predictor: Predictor) -> tuple[str, ...]:
     """Names of the outputs of a model."""
-    if isinstance(predictor.targets, ClassTargets):
-        return ("probabilities",)
-    kind = predictor.outputs.uncertainty
-    if kind in ("gaussian", "histogram"):
-        return ("point", "deviation")
-    return ("point", "quantiles") if kind == "quantile" else ("point",)
+    return tuple(predictor.answers(_no_output(predictor)))
 
 
-def answers_of(predictor: Predictor, output: Tensor) -> tuple[Tensor, ...]:
-    """Convert outputs ``(..., n[, k])`` to target units, float64; see ``output_names``."""
-    targets, config = predictor.targets, predictor.outputs
-    if isinstance(targets, ClassTargets):
-        return ((output / predictor.calibration).double().softmax(dim=-1),)
-    assert isinstance(targets, NumberTargets)
-    point = targets.to_units(point_of(output, config))
-    deviation = deviation_of(output, config)
-    if deviation is not None:
-        wide = deviation * predictor.calibration
-        return point, targets.deviation_to_units(wide, point)
-    if config.uncertainty == "quantile":
-        return point, targets.to_units(output.transpose(-1, -2)).transpose(-1, -2)
-    return (point,)
+def _no_output(predictor: Predictor) -> Tensor:
+    """Zeros of the shape of an output ``(1, n[, k])``."""
+    outputs = predictor.outputs
+    return outputs.shaped(torch.zeros(1, outputs.n_outputs * outputs.outputs_per_target))

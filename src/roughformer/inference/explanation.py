@@ -48,7 +48,7 @@ from torch import Tensor, nn
 from roughformer.errors import InputError
 from roughformer.inference.predictor import Predictor
 from roughformer.inference.targets import ClassTargets, NumberTargets
-from roughformer.model import SignatureEnsemble, point_of
+from roughformer.model import SignatureEnsemble
 from roughformer.series import SeriesBatch, UnobservedWarning
 from roughformer.tokens import TempoEncoder, frequencies
 from roughformer.util.checks import optional, whole_number
@@ -511,11 +511,9 @@ class _Explainer:
 
     def _explained(self, output: Tensor, at: Tensor) -> Tensor:
         """f ``(n,)``, float64, of outputs ``(n, m[, k])`` at the class or number ``at (n,)``."""
-        targets = self.predictor.targets
         at = at[:, None]
-        if isinstance(targets, NumberTargets):
-            points = targets.to_units(point_of(output, self.predictor.outputs))
-            return points.gather(1, at)[:, 0]
+        if isinstance(self.predictor.targets, NumberTargets):
+            return self.predictor.answers(output)["point"].gather(1, at)[:, 0]
         logits = output.double() / self.predictor.calibration
         own = logits.gather(1, at)[:, 0]
         if logits.shape[1] == 1:
@@ -604,11 +602,11 @@ def _largest(names: list[str], importance: Floats, count: int | None) -> dict[st
 def _described(predictor: Predictor, output: Tensor, number: int) -> str:
     """The class and its probability, or the target of that number and its uncertainty."""
     if isinstance(predictor.targets, ClassTargets):
-        shares = (output.double() / predictor.calibration).softmax(dim=0)
+        shares = predictor.answers(output)["probabilities"]
         best = int(shares.argmax())
         return f"{predictor.targets.labels[best]} (probability {float(shares[best]):.2f})"
-    units = predictor.to_target_units(output.unsqueeze(0))
-    predicted = {name: x[0, number] for name, x in units.items()}
+    answers = predictor.answers(output.unsqueeze(0))
+    predicted = {name: x[0, number].numpy() for name, x in answers.items()}
     text = f"{predicted['point']:.4g}"
     if "deviation" in predicted:
         text += f" ± {predicted['deviation']:.2g}"

@@ -60,6 +60,11 @@ class Predictor:
         return config
 
     @property
+    def static_names(self) -> tuple[str, ...]:
+        """Names of the static covariates that the model takes, before encoding."""
+        return tuple(getattr(self.encoder, "config", self.encoder).static)
+
+    @property
     def device(self) -> torch.device:
         """Device of the weights."""
         return next(self.model.parameters()).device
@@ -154,8 +159,7 @@ class Predictor:
             Rows sum to 1.
         """
         output, mask = self.forward(batch, **options)
-        logits = self.at_last_window(output, mask) / self.calibration
-        return np.asarray(logits.double().softmax(dim=-1).numpy())
+        return np.asarray(self.answers(self.at_last_window(output, mask))["probabilities"])
 
     def predict(self, batch: SeriesBatch, **options: Any) -> dict[str, npt.NDArray[np.float64]]:
         """Predict the targets of a regression, in their own units.
@@ -174,32 +178,33 @@ class Predictor:
             them.
         """
         output, mask = self.forward(batch, **options)
-        return self.to_target_units(self.at_last_window(output, mask))
+        answers = self.answers(self.at_last_window(output, mask))
+        return {name: x.numpy() for name, x in answers.items()}
 
-    def to_target_units(self, output: Tensor) -> dict[str, npt.NDArray[np.float64]]:
-        """Convert outputs of a regression to the units of the targets.
+    def answers(self, output: Tensor) -> dict[str, Tensor]:
+        """Convert outputs of the model to probabilities, or to numbers in units of the targets.
 
         Parameters
         ----------
-        output : Tensor (..., m[, k])
+        output : Tensor (..., n[, k])
             Outputs of the model.
 
         Returns
         -------
         dict
-            As ``predict``.
+            Float64: ``probabilities (..., K)``; or ``point (..., m)``, and ``deviation (..., m)``
+            or ``quantiles (..., m, q)`` if the model has them.
         """
-        assert isinstance(self.targets, NumberTargets)
-        point = self.targets.to_units(point_of(output, self.outputs))
-        predicted = {"point": point.numpy()}
+        if isinstance(self.targets, ClassTargets):
+            return {"probabilities": (output / self.calibration).double().softmax(dim=-1)}
+        answers = {"point": self.targets.to_units(point_of(output, self.outputs))}
         deviation = deviation_of(output, self.outputs)
         if deviation is not None:
             wide = deviation * self.calibration
-            predicted["deviation"] = self.targets.deviation_to_units(wide, point).numpy()
+            answers["deviation"] = self.targets.deviation_to_units(wide, answers["point"])
         if self.outputs.uncertainty == "quantile":
-            levels = self.targets.to_units(output.movedim(-1, 0).movedim(0, -2))
-            predicted["quantiles"] = levels.movedim(-2, -1).numpy()
-        return predicted
+            answers["quantiles"] = self.targets.to_units(output.mT).mT
+        return answers
 
     @property
     def conformal(self) -> list[LevelCalibration] | None:

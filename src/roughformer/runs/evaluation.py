@@ -95,11 +95,10 @@ def read_for(
     labels: Path | None = None,
 ) -> SeriesData:
     """Read series as the model's training data were read, but for what is ``given`` now."""
-    encoder = estimator.predictor_.encoder
-    about = dict(estimator.predictor_.metadata.get("data", {}))
+    predictor = estimator.predictor_
+    about = dict(predictor.metadata.get("data", {}))
     known = Columns.of({k: v for k, v in about.items() if k in Columns.__dataclass_fields__})
-    static = tuple(getattr(encoder, "config", encoder).static)
-    own = Columns(channels=tuple(encoder.channels), static=static)
+    own = Columns(channels=tuple(predictor.encoder.channels), static=predictor.static_names)
     return read_data(path, given.over(own.over(known)), target=target, labels=labels)
 
 

@@ -30,7 +30,6 @@ from roughformer.stream import (
     ForecastStreamBatch,
     StreamBatch,
     answers_of,
-    static_names,
 )
 from roughformer.tokens import Tokenizer
 from roughformer.util.checkpoint import load_checkpoint
@@ -53,7 +52,7 @@ class ServedModel:
         """``directory``: of the saved model, for its fingerprint."""
         self.predictor = predictor
         self.channels: tuple[str, ...] = tuple(predictor.encoder.channels)
-        self.static_names = static_names(predictor)
+        self.static_names = predictor.static_names
         self.fingerprint = _fingerprint(directory)
         targets = predictor.targets
         self.classes = targets.labels.tolist() if isinstance(targets, ClassTargets) else None

@@ -3,7 +3,7 @@
 ``Stream`` is one stream, ``StreamBatch`` many of one model; ``ForecastStream`` forecasts.
 """
 
-from roughformer.stream.engines import answers_of, static_names
+from roughformer.stream.engines import answers_of
 from roughformer.stream.forecast import Forecast, ForecastStream, ForecastStreamBatch
 from roughformer.stream.messages import COVERAGE, Answers, Events
 from roughformer.stream.stream import Stream, StreamBatch, StreamEvent

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from roughformer.errors import CapacityError, InputError
-from roughformer.inference import ClassTargets, NumberTargets, Predictor
+from roughformer.inference import ClassTargets, Predictor
 from roughformer.model import Ensemble, RFormer, why_no_step
 from roughformer.series import SeriesBatch
 from roughformer.stream.messages import COVERAGE, Answers, Events, InputRows
@@ -57,11 +57,9 @@ def answers_of(predictor: Predictor, output: Tensor, observed: Floats | None = N
     ``observed (e,)``: number of values that were looked at, for intervals.
     """
     targets = predictor.targets
+    numbers = {name: x.numpy() for name, x in predictor.answers(output).items()}
     if isinstance(targets, ClassTargets):
-        probabilities = (output.double() / predictor.calibration).softmax(dim=-1)
-        return Answers(classes=targets.labels, probabilities=probabilities.numpy())
-    assert isinstance(targets, NumberTargets)
-    numbers = predictor.to_target_units(output)
+        return Answers(classes=targets.labels, probabilities=numbers["probabilities"])
     if observed is not None and predictor.conformal is not None:
         numbers["interval"] = predictor.intervals(numbers, observed, COVERAGE)
     return Answers(**numbers, flat=targets.flat)
@@ -311,16 +309,6 @@ _MOST_EVENTS = 100_000  # of one push
 _EVENTS_AT_ONCE = 256  # bounds the memory of what they look at
 
 
-def static_names(predictor: Predictor) -> tuple[str, ...]:
-    """Static covariates that a model takes."""
-    encoder = predictor.encoder
-    names = getattr(getattr(encoder, "config", None), "static", None)
-    if names is None:  # encoders of baselines have no configuration of their own
-        columns = getattr(getattr(encoder, "static_encoder", None), "columns", ())
-        names = [column.name for column in columns]
-    return tuple(names)
-
-
 class SlidingStreams:
     """``state.n`` streams of any model, over a sliding span."""
 
@@ -331,7 +319,7 @@ class SlidingStreams:
         self.predictor, self.span, self.every, self.most = predictor, span, every, max_points
         encoder = predictor.encoder
         self.channels = encoder.channels
-        self.names = static_names(predictor)
+        self.names = predictor.static_names
         self.start = state.add("start", (), np.float64)
         self.now = state.add("now", (), np.float64)
         self.due = state.add("due", (), np.int64)  # number of the next event

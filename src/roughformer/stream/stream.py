@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from roughformer.errors import CheckpointError, InputError
 from roughformer.inference import Predictor
-from roughformer.stream.engines import CausalStreams, SlidingStreams, static_names
+from roughformer.stream.engines import CausalStreams, SlidingStreams
 from roughformer.stream.messages import (
     Answers,
     Events,
@@ -130,7 +130,7 @@ class StreamBatch:
     @property
     def static_names(self) -> tuple[str, ...]:
         """Names of the static covariates that ``open`` takes."""
-        return static_names(self._predictor)
+        return self._predictor.static_names
 
     @property
     def predictor(self) -> Predictor:
