@@ -153,7 +153,7 @@ def test_what_cannot_be_computed_is_said_in_one_line(tmp_path, monkeypatch, file
 def test_an_existing_file_is_not_replaced_unasked(tmp_path, file):
     out = tmp_path / "t.parquet"
     succeeds("features", file, "--out", out)
-    assert "exists; choose another name with --out, or replace it with --force" in fails(
+    assert "exists; replace it with --force, or choose another place with --out" in fails(
         "features", file, "--out", out
     )
     succeeds("features", file, "--out", out, "--force")

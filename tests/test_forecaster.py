@@ -589,7 +589,7 @@ def test_intervals_of_clones_hold_only_if_groups_are_held_out():
     x, t = ornstein_uhlenbeck(30, seed=5, length=20, span=10.0)
     new, when = ornstein_uhlenbeck(300, seed=6, length=20, span=10.0)
     clones, moments = [v for v in x for _ in range(4)], [s for s in t for _ in range(4)]
-    options = TINY | {"steps": 300, "horizon": 3.0, "learning_rate": 5e-3, "interpolation": False}
+    options = TINY | {"steps": 500, "horizon": 3.0, "learning_rate": 5e-3, "interpolation": False}
     options |= {"d_model": 32, "dropout": 0.0, "batch_size": 32}
     past, at = [v[:10] for v in new], [s[10:][s[10:] <= s[9] + 3] for s in when]
     before = [s[:10] for s in when]

@@ -3,7 +3,7 @@
 import inspect
 import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, fields, is_dataclass, replace
@@ -196,6 +196,17 @@ def check_place(path: Path | None, name: str) -> None:
             f"{name}: there is no directory {str(path.parent)!r} to write {path.name!r} into; "
             "make it first, or choose another place"
         )
+
+
+def check_free(paths: Iterable[Path], force: bool) -> None:
+    """Refuse to replace files without --force."""
+    for file in paths:
+        if file.is_dir():
+            raise InputError(f"--out: {str(file)!r} is a directory; choose another name")
+        if file.exists() and not force:
+            raise InputError(
+                f"{str(file)!r} exists; replace it with --force, or choose another place with --out"
+            )
 
 
 def say(text: str) -> None:

@@ -77,7 +77,10 @@ def export(
         )
     step_path = path.with_name(f"{path.stem}.step{suffix}")
     options.check_place(path, "--out")
-    _check_free([path, step_path] if step is not False else [path], force)
+    files = [path, step_path] if step is not False else [path]
+    options.check_free(
+        [f for file in files for f in (file, file.with_name(f"{file.name}.json"))], force
+    )
 
     from roughformer.errors import InputError
     from roughformer.export import export_model, export_step, why_no_step
@@ -117,19 +120,6 @@ def export(
             max_windows=max_windows,
         )  # fmt: skip
         _report(done)
-
-
-def _check_free(paths: list[Path], force: bool) -> None:
-    """Refuse to replace files without --force."""
-    from roughformer.errors import InputError
-
-    for file in [file for path in paths for file in (path, path.with_name(f"{path.name}.json"))]:
-        if file.is_dir():
-            raise InputError(f"--out: {str(file)!r} is a directory; choose another name")
-        if file.exists() and not force:
-            raise InputError(
-                f"{str(file)!r} exists; replace it with --force, or choose another place with --out"
-            )
 
 
 def _report(done: "Exported") -> None:

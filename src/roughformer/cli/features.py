@@ -107,7 +107,8 @@ def features(
     """
     if Path(out).suffix.lower() in (".parquet", ".pq"):
         if not estimate:
-            _check_free(Path(out), force)
+            options.check_place(Path(out), "--out")
+            options.check_free([Path(out)], force)
         job = _file_job(data, wanted, table, label, labels)
         _write_file(replace(job, threads=threads), Path(out), estimate)
         return
@@ -122,16 +123,6 @@ def features(
     if wanted.drop and isinstance(wanted.rule, dict) and "points" in wanted.rule:
         raise InputError("--drop cannot be combined with --window-points; cut by count or duration")
     _make_store(data, out, wanted, table, store, label, labels, force=force, estimate=estimate)
-
-
-def _check_free(out: Path, force: bool) -> None:
-    from roughformer.errors import InputError
-
-    options.check_place(out, "--out")
-    if out.exists() and not force:
-        raise InputError(
-            f"{out} exists; choose another name with --out, or replace it with --force"
-        )
 
 
 def _file_job(

@@ -276,7 +276,6 @@ def forecast(
         ahead=options.numbers_of(ahead or "", "--ahead"), horizon=horizon, interval=interval,
         out=out, report=report, steps=steps, seed=seed, threads=threads,
     )  # fmt: skip
-    if out is not None:
-        options.say(f"wrote {out}")
-    if report is not None:
-        options.say(f"wrote {report}")
+    for path in (out, report):
+        if path is not None:
+            options.say(f"wrote {path}")

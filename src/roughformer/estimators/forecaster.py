@@ -2,7 +2,7 @@
 
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Literal, Self
 
@@ -351,10 +351,7 @@ class RFormerForecaster(SeriesEstimator):
             A list if each series was asked at its own number of times.
         """
         batch, covariates = self._series(X, times, lengths, static, layout, columns)
-        (query_times, alone), wanted = _times_asked(at, batch), self._channels(channels)
-        with using_threads(self.n_jobs):
-            answers = self.predictor_.ask(batch, covariates, query_times, wanted)
-        return _laid_out(answers, answers.point, query_times, len(wanted), alone)
+        return self._asked(batch, covariates, at, channels, lambda answers: answers.point)
 
     def predict_quantiles(
         self, X: Any, times: Any = None, lengths: Any = None, *,
@@ -382,11 +379,11 @@ class RFormerForecaster(SeriesEstimator):
         if not all(0 < level < 1 for level in levels):
             raise InputError(f"levels must lie between 0 and 1, got {tuple(levels)!r}")
         batch, covariates = self._series(X, times, lengths, static, layout, columns)
-        (query_times, alone), wanted = _times_asked(at, batch), self._channels(channels)
-        with using_threads(self.n_jobs):
-            answers = self.predictor_.ask(batch, covariates, query_times, wanted)
-        quantiles = np.stack([self.predictor_.quantile(answers, level) for level in levels], axis=1)
-        return _laid_out(answers, quantiles, query_times, len(wanted), alone)
+
+        def quantiles(answers: Answers) -> Array:
+            return np.stack([self.predictor_.quantile(answers, p) for p in levels], axis=1)
+
+        return self._asked(batch, covariates, at, channels, quantiles)
 
     def predict_interval(
         self, X: Any, times: Any = None, lengths: Any = None, *,
@@ -530,11 +527,18 @@ class RFormerForecaster(SeriesEstimator):
             )
         return batch, covariates
 
-    def _channels(self, channels: Sequence[str | int] | None) -> Array:
-        """Numbers of the channels that are asked for."""
-        if channels is None:
-            return np.arange(len(self.channels_))
-        return _numbers_of(channels, self.channels_)
+    def _asked(
+        self, batch: SeriesBatch, covariates: Array, at: Any,
+        channels: Sequence[str | int] | None, values: Callable[[Answers], Array],
+    ) -> Any:  # fmt: skip
+        """``values`` of the answers at the times ``at``, laid out by series, time and channel."""
+        query_times, alone = _times_asked(at, batch)
+        wanted = np.arange(len(self.channels_))
+        if channels is not None:
+            wanted = _numbers_of(channels, self.channels_)
+        with using_threads(self.n_jobs):
+            answers = self.predictor_.ask(batch, covariates, query_times, wanted)
+        return _laid_out(answers, values(answers), query_times, len(wanted), alone)
 
     # On disk
 

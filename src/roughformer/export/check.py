@@ -20,16 +20,15 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 
-def padded_inputs(
-    graph: Graph | StepGraph,
+def padded(
     batch: SeriesBatch,
     dtype: Any = np.float64,
     points: int | None = None,
     first: Ints | int = 0,
     extra: int = 0,
 ) -> Arrays:
-    """The inputs of a graph, padded: up to ``points`` points of each series (None: all) from number
-    ``first (B,)`` on, in arrays ``extra`` places longer than needed.
+    """Padded series: up to ``points`` points of each (None: all) from number ``first (B,)`` on, in
+    arrays ``extra`` places longer than needed.
     """
     longest = int(batch.lengths.max(initial=1)) if points is None else points
     lengths = np.minimum(batch.lengths - first, longest)
@@ -39,7 +38,12 @@ def padded_inputs(
     values = np.full((len(batch), longest + extra, batch.n_channels), np.nan, dtype=dtype)
     times = np.zeros((len(batch), longest + extra))
     values[row, column], times[row, column] = batch.values[source], batch.times[source]
-    inputs: Arrays = {"values": values, "times": times, "lengths": lengths.astype(np.int64)}
+    return {"values": values, "times": times, "lengths": lengths.astype(np.int64)}
+
+
+def padded_inputs(graph: Graph | StepGraph, batch: SeriesBatch, *how: Any, **more: Any) -> Arrays:
+    """The inputs of a graph: ``padded`` series, and their covariates."""
+    inputs = padded(batch, *how, **more)
     if graph.static_names:
         assert batch.static is not None
         at = [batch.static_names.index(name) for name in graph.static_names]

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from roughformer.errors import InputError
-from roughformer.export.check import Arrays, Run
+from roughformer.export.check import Arrays, Run, padded
 from roughformer.export.graphs import Exportable
 from roughformer.inference import ForecastPredictor
 from roughformer.model import QUANTILES, Moments, Queries
@@ -168,20 +168,11 @@ def query_inputs(
     graph: ForecastGraph, batch: SeriesBatch, kind: np.dtype[Any], extra: int, n_times: int
 ) -> Arrays:
     """Padded series, and ``n_times`` times up to a little beyond the horizon."""
-    length = int(batch.lengths.max()) + extra
-    values = np.full((len(batch), length, batch.n_channels), np.nan)
-    times = np.zeros((len(batch), length))
-    for b, n in enumerate(batch.lengths):
-        times[b, :n], values[b, :n] = batch.series(b)
+    inputs = padded(batch, kind, extra=extra)
     if batch.time_origin is not None:
-        times += float(batch.time_origin.astype("datetime64[ns]").astype(np.int64)) / 1e9
-    last = times[np.arange(len(batch)), batch.lengths - 1]
-    inputs = {
-        "values": values.astype(kind),
-        "times": times,
-        "lengths": batch.lengths.astype(np.int64),
-        "at": last[:, None] + graph.horizon * np.linspace(0.01, 1.05, n_times),
-    }
+        inputs["times"] += float(batch.time_origin.astype("datetime64[ns]").astype(np.int64)) / 1e9
+    last = inputs["times"][np.arange(len(batch)), batch.lengths - 1]
+    inputs["at"] = last[:, None] + graph.horizon * np.linspace(0.01, 1.05, n_times)
     if graph.config.n_static:
         static = batch.static
         if static is None or static.shape[1] != graph.config.n_static:

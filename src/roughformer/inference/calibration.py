@@ -50,9 +50,11 @@ def fit_temperature(
 
     As in Platt's scaling the target is not certainty but (N + 1) / (N + K) for the label and
     1 / (N + K) for each other class: N series that are all predicted right do not prove that none
-    will be predicted wrong, and T would go to 0. The loss is convex in 1/T; a golden-section search
-    over log T in [-4, 4] finds it. 1 without data.
+    will be predicted wrong, and T would go to 0. The loss is convex in 1/T; log T is searched in
+    [-4, 4]. 1 without data.
     """
+    from scipy.optimize import minimize_scalar
+
     known = labels >= 0
     logits, labels = logits[known].double(), labels[known]
     each = None if sample_weight is None else sample_weight[known].double()
@@ -70,20 +72,7 @@ def fit_temperature(
         losses = F.cross_entropy(scaled, labels, weight, label_smoothing=smooth, reduction="none")
         return float((losses * each).sum())
 
-    low, high = -4.0, 4.0
-    golden = (math.sqrt(5) - 1) / 2
-    a, b = high - golden * (high - low), low + golden * (high - low)
-    fa, fb = loss(a), loss(b)
-    for _ in range(60):
-        if fa < fb:
-            high, b, fb = b, a, fa
-            a = high - golden * (high - low)
-            fa = loss(a)
-        else:
-            low, a, fa = a, b, fb
-            b = low + golden * (high - low)
-            fb = loss(b)
-    return math.exp((low + high) / 2)
+    return math.exp(minimize_scalar(loss, bounds=(-4.0, 4.0), options={"xatol": 1e-9}).x)
 
 
 def fit_deviation_factor(

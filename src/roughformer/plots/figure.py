@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from roughformer.errors import InputError
+from roughformer.util.checks import optional
 
 # Okabe and Ito's colours: told apart with any kind of colour vision, and in grey by lightness.
 BLUE, ORANGE = "#0072B2", "#D55E00"
@@ -38,23 +39,12 @@ _LOOK = {
 }
 
 
-def _matplotlib() -> Any:
-    try:
-        import matplotlib
-        import matplotlib.figure
-        import matplotlib.ticker
-    except ImportError as error:
-        raise InputError(
-            f"plots need matplotlib, which cannot be imported ({error}); install it with: "
-            "pip install 'roughformer[plots]'"
-        ) from error
-    return matplotlib
-
-
 @contextmanager
 def styled() -> Iterator[Any]:
     """matplotlib with our settings and not the user's; the user's are back afterwards."""
-    matplotlib = _matplotlib()
+    matplotlib = optional("matplotlib", "plots")
+    for part in ("figure", "ticker"):
+        optional(f"matplotlib.{part}", "plots")
     backend = {"backend", "backend_fallback"}
     usual = {k: v for k, v in matplotlib.rcParamsDefault.items() if k not in backend}
     with matplotlib.rc_context({**usual, **_LOOK}):

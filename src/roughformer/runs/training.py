@@ -14,6 +14,7 @@ from roughformer.estimators import Scores, compared, estimator_class, known_scor
 from roughformer.inference import Predictor
 from roughformer.plots.report import write_report
 from roughformer.runs.data import Columns, SeriesData, read_data, say
+from roughformer.runs.evaluation import figures_of, predictions, scores_of
 from roughformer.runs.run import (
     choose_task,
     is_restart,
@@ -23,7 +24,6 @@ from roughformer.runs.run import (
     to_toml,
     write_json,
 )
-from roughformer.runs.scores import figures_of, predictions, scores_of
 from roughformer.store import StoredSeries
 from roughformer.train import better, current_process_group
 from roughformer.util.atomic import write_file

@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeVar
 
 from roughformer.errors import CapacityError, InputError
 from roughformer.store.storage import map_files
+from roughformer.util.checks import optional
 
 Engine = Literal["local", "ray"]
 Unit = TypeVar("Unit")
@@ -173,13 +174,7 @@ def _connected(address: str | None) -> Iterator[Any]:
     An existing connection is used and kept.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    try:
-        import ray
-    except ImportError as error:
-        raise InputError(
-            f"--engine ray needs the package ray, which cannot be imported ({error}); install it "
-            "with: pip install 'roughformer[ray]'"
-        ) from error
+    ray = optional("ray", "ray")
     if ray.is_initialized():
         yield ray
         return
