@@ -24,6 +24,7 @@ def test_a_model_is_learned_kept_and_used_again(tmp_path, file):
     ask = ("forecast", file, "--ahead", "1,2.5", "--model", tmp_path / "m", *QUICK)
     first = succeeds(*ask, "--out", tmp_path / "first.parquet")
     assert "learning from 12 series" in first.err
+    ask = ("forecast", file, "--ahead", "1,2.5", "--model", tmp_path / "m")
     again = succeeds(*ask, "--out", tmp_path / "again.csv")
     assert "learning" not in again.err
     table = pq.read_table(tmp_path / "first.parquet").to_pydict()
@@ -52,6 +53,43 @@ def test_times_may_be_dates_and_default_to_ten_steps_up_to_the_horizon(tmp_path)
     found = pq.read_table(tmp_path / "o.parquet")
     assert found.column("time").to_numpy()[0] == np.datetime64("2024-03-01T08:30")
     assert "expected dates" in fails(*ask, "--at", "soon")
+    for year in ("10", "2024", "-5.0"):
+        assert "a year is 2024-01-01" in fails(*ask, "--at", year)
+    succeeds(*ask, "--ahead", "90,30min,2h", "--horizon", "3h")
+    found = pq.read_table(tmp_path / "o.parquet").column("time").to_numpy()[:3]
+    assert (np.diff(found) / np.timedelta64(1, "s")).tolist() == [1710.0, 5400.0]
+    assert "--ahead must be a positive number, a duration" in fails(*ask, "--ahead", "soon")
+
+
+def test_options_of_learning_are_refused_where_a_model_is_used(tmp_path, file):
+    ask = ("forecast", file, "--model", tmp_path / "m", "--out", tmp_path / "o.csv")
+    succeeds(*ask, *QUICK)
+    for option, value in (("steps", 5), ("horizon", 2), ("train", file), ("known-future", "a")):
+        assert f"--{option} is for learning" in fails(*ask, f"--{option}", value)
+
+
+def test_a_note_on_the_horizon_is_told_once(tmp_path, file):
+    far = ("forecast", file, "--horizon", "2", "--ahead", "3", "--out", tmp_path / "o.csv")
+    assert succeeds(*far, *QUICK).err.count("trained for up to 2 ahead") == 1
+
+
+def test_a_plan_and_covariates_go_in_by_name_and_are_found_again(tmp_path):
+    """Forecasts begin where the target ends, and a kept model knows its columns."""
+    rng, table = np.random.default_rng(0), tmp_path / "x.csv"
+    rows = ["who,time,sold,open,size"]
+    for who in range(12):
+        for t in range(20):
+            sold = "" if t >= 15 else rng.normal()
+            rows.append(f"{who},{t},{sold},{int(rng.random() < 0.5)},{who % 3}")
+    table.write_text("\n".join(rows))
+    ask = ("forecast", table, "--ahead", "1,2", "--model", tmp_path / "m")
+    learn = ("--series-id", "who", "--static", "size", "--known-future", "open", *QUICK)
+    succeeds(*ask, *learn, "--out", tmp_path / "first.csv")
+    succeeds(*ask, "--out", tmp_path / "again.csv")
+    found = pv.read_csv(tmp_path / "first.csv")
+    assert found.column("time").to_pylist()[:4] == [15, 15, 16, 16]
+    assert found.column("channel").to_pylist()[:2] == ["sold", "open"]
+    assert pv.read_csv(tmp_path / "again.csv").equals(found)
 
 
 def test_what_cannot_be_is_refused_in_words(tmp_path, file):

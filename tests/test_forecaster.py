@@ -251,8 +251,9 @@ def test_dates_are_taken_and_seasons_follow_them():
     times = [b + h.astype("timedelta64[h]") for b, h in zip(begin, hours, strict=True)]
     since = [(s - start) / np.timedelta64(1, "h") for s in times]
     x = [np.sin(2 * np.pi * s / 24)[:, None] for s in since]
-    options = TINY | {"steps": 150, "horizon": 48 * 3600.0, "learning_rate": 5e-3}
+    options = TINY | {"steps": 150, "horizon": "48h", "learning_rate": 5e-3}
     model = rf.RFormerForecaster(**options).fit(x, times)
+    assert model.horizon_ == 48 * 3600
     at = [s[-1] + np.array([6, 12, 24], dtype="timedelta64[h]") for s in times]
     true = [np.sin(2 * np.pi * (a - start) / np.timedelta64(1, "h") / 24) for a in at]
     found = np.stack(model.predict(x, times, at=at))[..., 0]
@@ -344,7 +345,11 @@ def test_a_score_is_the_share_of_variance_that_is_explained(fitted):
         ({"steps": 0}, "steps must be a whole number from 1 on"),
         ({"horizon": -1.0}, "horizon must be a positive number"),
         ({"d_model": 30}, "d_model must be a multiple of 4"),
-        ({"periods": "weekly"}, "periods must be 'auto' or numbers"),
+        ({"horizon": "12h"}, "horizon must be a positive number, got '12h'"),
+        ({"learning_rate": -1}, "learning_rate must be a number from 0 on"),
+        ({"validation": "some"}, r"validation must be a number in \[0, 1\)"),
+        ({"periods": "weekly"}, "periods must be 'auto' or a list of numbers"),
+        ({"periods": 24.0}, "periods must be 'auto' or a list of numbers"),
         ({"periods": [0.0]}, "periods must be positive"),
         ({"validation": 1.0}, r"validation must be in \[0, 1\)"),
     ],
@@ -361,6 +366,10 @@ def test_what_cannot_be_learned_or_asked_is_refused_in_words(small):
         rf.RFormerForecaster(**TINY).fit([[[1.0]], [[2.0]]], [[0.0], [1.0]])
     with pytest.raises(InputError, match="unknown channel 'x7'"):
         small.predict(x, t, at=[11.0], channels=["x7"])
+    with pytest.raises(InputError, match=r"unknown channel 0\.7"):
+        small.predict(x, t, at=[11.0], channels=[0.7])
+    with pytest.raises(InputError, match="levels must be a list of numbers"):
+        small.predict_quantiles(x, t, at=[11.0], levels=0.5)
     with pytest.raises(InputError, match="times for 2 series, but there are 40"):
         small.predict(x, t, at=[[11.0], [12.0]])
     with pytest.raises(InputError, match="at must be finite"):
@@ -558,6 +567,16 @@ def test_a_model_with_a_known_future_is_saved_and_loaded(planned, tmp_path):
     at = [s[15] + np.array([0.5, 1.0]) for s in t]
     for a, b in zip(planned.predict(*given, at=at), loaded.predict(*given, at=at), strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+def test_a_series_that_has_only_a_plan_is_forecast_from_its_first_row(planned):
+    plan = np.column_stack([np.full(6, np.nan), [1.0, -1.0] * 3])
+    times = np.arange(6) / 2
+    found = planned.predict([plan], [times], at=times, channels=["x0"])[0, :, 0]
+    assert np.abs(found - 2 * plan[:, 1]).max() < 1
+    stream = rf.ForecastStream(planned)
+    stream.push(times, plan)
+    np.testing.assert_allclose(stream.forecast(times).value[:, 0], found, atol=1e-5)
 
 
 def test_known_future_must_name_some_channels_but_not_all():

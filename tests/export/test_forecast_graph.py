@@ -115,6 +115,11 @@ def test_a_known_future_goes_into_the_graph(model, run):
     past = inputs["times"][..., None] <= seconds(t[0][end])
     without = run(inputs | {"values": np.where(past, inputs["values"], np.nan)})["value"]
     assert np.abs(without[..., :2] - found[..., :2]).max() > 1e-3
+    given[:, :2] = np.nan  # nothing but a plan: forecasts from the first point on
+    at = t[0][[0, 3]][None]
+    found = run(padded([given], t, age, 44) | {"at": seconds(at)})["value"]
+    wanted = model.predict([given], [dates(t[0])], at=dates(at), static=age)
+    np.testing.assert_allclose(found[..., :2], wanted[..., :2], rtol=0, atol=1e-4)
 
 
 def test_the_command_line_exports_a_forecaster(exported):

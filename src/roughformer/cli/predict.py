@@ -240,12 +240,21 @@ def forecast(
     ahead: Annotated[
         str | None,
         option(
-            "Or: how long after the end of each series, e.g. 1,2,24, in the unit of the times "
-            "(seconds for dates; default: ten steps up to the horizon)."
+            "Or: how long after the end of each series, e.g. 1,2,24, in the unit of the times, "
+            "or 30min,2h,1d for dates (default: ten steps up to the horizon)."
         ),
     ] = None,
     horizon: Annotated[
-        float | None, option("How far ahead to learn (default: half a usual series, or --ahead).")
+        str | None,
+        option(
+            "How far ahead to learn, e.g. 24 or 12h (default: half a usual series, or --ahead)."
+        ),
+    ] = None,
+    known_future: Annotated[
+        str | None,
+        option(
+            "Channels to learn with whose rows go on after the end, with nothing in the others."
+        ),
     ] = None,
     interval: Annotated[
         float, option("Share of new values that the intervals are to cover.")
@@ -260,7 +269,7 @@ def forecast(
             "what came, with errors against the horizon. Meaningful with --train or a model."
         ),
     ] = None,
-    steps: Annotated[int, option("Steps of training.", min=1)] = 3000,
+    steps: Annotated[int | None, option("Steps of training (default: 3000).", min=1)] = None,
     seed: Annotated[int, option("Seed of the training.")] = 0,
     threads: options.Threads = None,
 ) -> None:
@@ -273,8 +282,9 @@ def forecast(
 
     forecast_file(
         data, table.columns(), model=model, train=train, at=options.words_of(at),
-        ahead=options.numbers_of(ahead or "", "--ahead"), horizon=horizon, interval=interval,
-        out=out, report=report, steps=steps, seed=seed, threads=threads,
+        ahead=options.words_of(ahead), horizon=horizon,
+        known_future=options.words_of(known_future), interval=interval, out=out,
+        report=report, steps=steps, seed=seed, threads=threads,
     )  # fmt: skip
     for path in (out, report):
         if path is not None:

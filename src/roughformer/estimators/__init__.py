@@ -9,7 +9,7 @@ from roughformer.estimators.baselines import Scores, compared, known_scores
 from roughformer.estimators.classifier import RFormerClassifier, TrainedClassifier
 from roughformer.estimators.defaults import token_config
 from roughformer.estimators.fitting import TrainedEstimator
-from roughformer.estimators.forecaster import RFormerForecaster
+from roughformer.estimators.forecaster import RFormerForecaster, duration_of
 from roughformer.estimators.parameters import ModelConfig, ModelGroup, RateModelConfig, documented
 from roughformer.estimators.regressor import RateRegressor, RFormerRegressor, TrainedRegressor
 from roughformer.estimators.transformer import SignatureTransformer
@@ -30,6 +30,7 @@ __all__ = [
     "TrainedRegressor",
     "compared",
     "documented",
+    "duration_of",
     "estimator_class",
     "known_scores",
     "register_estimator",

@@ -1,8 +1,11 @@
 """RFormerForecaster: values of any channel at any time, with intervals."""
 
 import os
+import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from datetime import timedelta
 from itertools import pairwise
 from typing import Any, Literal, Self
 
@@ -20,7 +23,7 @@ from roughformer.model import Forecaster, ForecasterConfig
 from roughformer.series import SeriesBatch, to_seconds
 from roughformer.tokens import check_series
 from roughformer.train import check_device, train_forecaster
-from roughformer.util.checks import using_threads
+from roughformer.util.checks import real_number, using_threads
 
 __all__ = ["RFormerForecaster"]
 
@@ -28,6 +31,7 @@ Array = npt.NDArray[Any]
 
 _TAIL = 0.005  # share of a channel's values on each side that its scale does not look at
 _DAY, _WEEK = 86400.0, 604800.0
+_SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": _DAY}
 
 
 @documented
@@ -40,10 +44,11 @@ class RFormerForecaster(SeriesEstimator):
 
     Parameters
     ----------
-    horizon : float, optional
-        How far ahead forecasts are learned, in the unit of the times (seconds for dates). Not
-        given: half of the median duration of the training series. Beyond it, forecasts stay as
-        they are at the horizon, but for seasons, and a warning says so.
+    horizon : float, timedelta or str, optional
+        How far ahead forecasts are learned, in the unit of the times. For dates: seconds, a
+        duration, or text such as "90min", "12h" or "2d". Not given: half of the median duration of
+        the training series. Beyond it, forecasts stay as they are at the horizon, but for seasons,
+        and a warning says so.
     periods : "auto" or sequence of float, default "auto"
         Periods of seasons, in the unit of the times. "auto": a day and a week for dates, none for
         numbers.
@@ -127,7 +132,7 @@ class RFormerForecaster(SeriesEstimator):
     def __init__(
         self,
         *,
-        horizon: float | None = None,
+        horizon: float | timedelta | np.timedelta64 | str | None = None,
         periods: Literal["auto"] | Sequence[float] = "auto",
         known_future: Sequence[str | int] = (),
         interpolation: bool = True,
@@ -251,14 +256,18 @@ class RFormerForecaster(SeriesEstimator):
             whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
             if not whole or value < least:
                 raise InputError(f"{name} must be a whole number from {least} on, got {value!r}")
-        if self.horizon is not None and not 0 < float(self.horizon) < np.inf:
-            raise InputError(f"horizon must be a positive number or None, got {self.horizon!r}")
-        if not 0 <= self.validation < 1:
+        for name in ("learning_rate", "weight_decay"):
+            value = real_number(getattr(self, name), name, "a number from 0 on")
+            if value < 0:
+                raise InputError(f"{name} must be a number from 0 on, got {value!r}")
+        if not 0 <= real_number(self.validation, "validation", "a number in [0, 1)") < 1:
             raise InputError(f"validation must be in [0, 1), got {self.validation!r}")
-        periods = () if isinstance(self.periods, str) else tuple(self.periods)
-        if isinstance(self.periods, str) and self.periods != "auto":
-            raise InputError(f"periods must be 'auto' or numbers, got {self.periods!r}")
-        if not all(0 < p < np.inf for p in periods):
+        if isinstance(self.periods, str) or np.ndim(self.periods) != 1:
+            if not isinstance(self.periods, str) or self.periods != "auto":
+                raise InputError(
+                    f"periods must be 'auto' or a list of numbers, got {self.periods!r}"
+                )
+        elif not all(0 < p < np.inf for p in self.periods):
             raise InputError(f"periods must be positive numbers, got {self.periods!r}")
         check_device(self.device)
 
@@ -270,8 +279,10 @@ class RFormerForecaster(SeriesEstimator):
                 "no series has two points, so there is nothing to forecast from; give longer series"
             )
         usual = float(np.median(span[span > 0]))
-        horizon = float(0.5 * usual if self.horizon is None else self.horizon)
         dated = batch.time_origin is not None
+        horizon = 0.5 * usual
+        if self.horizon is not None:
+            horizon = duration_of(self.horizon, "horizon", dated=dated)
         auto = (_DAY, _WEEK) if dated else ()
         periods = auto if isinstance(self.periods, str) else tuple(self.periods)
         config = ForecasterConfig(
@@ -376,8 +387,8 @@ class RFormerForecaster(SeriesEstimator):
         ndarray (B, M, C, n), or list of ndarray (M_i, C, n)
             A quantile for each of the n levels.
         """
-        if not all(0 < level < 1 for level in levels):
-            raise InputError(f"levels must lie between 0 and 1, got {tuple(levels)!r}")
+        if np.ndim(levels) != 1 or not all(0 < level < 1 for level in levels):
+            raise InputError(f"levels must be a list of numbers between 0 and 1, got {levels!r}")
         batch, covariates = self._series(X, times, lengths, static, layout, columns)
 
         def quantiles(answers: Answers) -> Array:
@@ -575,13 +586,26 @@ class RFormerForecaster(SeriesEstimator):
         return model
 
 
+def duration_of(value: Any, name: str, *, dated: bool) -> float:
+    """A positive time in the unit of the series: a number; for dates a duration or text, too."""
+    expected = "a positive number" + (', a duration or text such as "12h"' if dated else "")
+    seconds = value
+    text = re.fullmatch(r"([0-9.]+) *(s|min|h|d)", value) if isinstance(value, str) else None
+    if dated and isinstance(value, timedelta | np.timedelta64):
+        seconds = np.timedelta64(value) / np.timedelta64(1, "s")
+    elif dated and text is not None:
+        with suppress(ValueError):
+            seconds = float(text[1]) * _SECONDS[text[2]]
+    return float(real_number(seconds, name, expected, positive=True))
+
+
 def _numbers_of(channels: str | int | Sequence[str | int], names: tuple[str, ...]) -> Array:
     """Numbers of channels that are named, or numbered."""
     numbers = []
     for name in [channels] if isinstance(channels, str | int) else channels:
         if isinstance(name, str) and name in names:
             numbers.append(names.index(name))
-        elif not isinstance(name, str) and 0 <= int(name) < len(names):
+        elif isinstance(name, int | np.integer) and 0 <= name < len(names):
             numbers.append(int(name))
         else:
             raise InputError(f"unknown channel {name!r}; the model knows {', '.join(names)}")

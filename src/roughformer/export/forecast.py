@@ -104,8 +104,7 @@ class ForecastGraph(Exportable):
             known = torch.zeros(self.config.n_channels, dtype=torch.bool)
             known[list(self.config.known)] = True
             others = inside & (~values.isnan() & ~known).any(dim=-1)
-            most = torch.where(others, place, -1).amax(dim=1, keepdim=True)
-            last = torch.where(most >= 0, most, last)
+            last = torch.where(others, place, -1).amax(dim=1, keepdim=True)
             future = (place > last) & (place <= last + self.context)
             seen = (place <= last).unsqueeze(-1) | (future.unsqueeze(-1) & known)
         else:
@@ -115,7 +114,10 @@ class ForecastGraph(Exportable):
         rank = past.flip(1).long().cumsum(dim=1).flip(1)
         near = (past & (rank <= self.config.n_recent)).any(dim=-1)
         recent = (inside & ((place > last - self.context) | near)).unsqueeze(-1)
-        end, begin = times.gather(1, last), times[:, :1]
+        begin = times[:, :1]
+        # As ``ForecastPredictor.ends`` has it for a plan alone.
+        before = begin - 1e-9 * self.horizon - 1e-15 * begin.abs()
+        end = torch.where(last < 0, before, times.gather(1, last.clamp(min=0)))
         scaled = ((values - self.centre) / self.spread).float()
         covariates = values.new_zeros(values.shape[0], 0).float()
         if static is not None:
@@ -125,7 +127,7 @@ class ForecastGraph(Exportable):
             Moments(
                 torch.where(seen & recent, scaled, torch.nan),
                 torch.where(recent.squeeze(-1), (times - end).float(), torch.nan),
-                (end - begin).squeeze(1).float(),
+                (end - begin).squeeze(1).float().clamp(min=0),
                 covariates,
                 False,
             ),

@@ -171,15 +171,19 @@ class ForecastPredictor:
     def ends(self, batch: SeriesBatch) -> Array:
         """Where forecasts of each series begin ``(B,)``.
 
-        The last point, or the last one that is more than the known future of a channel.
+        The last point, or the last one that is more than the known future of a channel; before the
+        first one, if there is nothing but a known future.
         """
-        last = batch.offsets[1:] - 1
-        if self.known_future:
-            others = np.delete(batch.values, self.known_future, axis=1)
-            point = np.where(~np.isnan(others).all(axis=1), np.arange(len(batch.values)), -1)
-            most = np.maximum.reduceat(point, batch.offsets[:-1]) if len(batch) else last
-            last = np.where(most >= 0, most, last)
-        return np.asarray(batch.times[last])
+        begin, last = batch.offsets[:-1], batch.offsets[1:] - 1
+        if not self.known_future or not len(batch):
+            return np.asarray(batch.times[last])
+        others = np.delete(batch.values, self.known_future, axis=1)
+        point = np.where(~np.isnan(others).all(axis=1), np.arange(len(batch.values)), -1)
+        last = np.maximum.reduceat(point, begin)
+        first = batch.times[begin]
+        # As little before as can be told, so that all of the plan lies ahead.
+        before = first - 1e-9 * self.horizon - 1e-15 * np.abs(first)
+        return np.where(last >= 0, batch.times[last], before)
 
     def kept(self, batch: SeriesBatch) -> Array:
         """Numbers of the points of one series that forecasts look at, now or when it goes on."""

@@ -1,12 +1,15 @@
 """Forecasts of a file of series: as a table, and as a page beside what came."""
 
+import re
+import warnings
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from roughformer.errors import InputError
-from roughformer.estimators import RFormerForecaster
+from roughformer.estimators import RFormerForecaster, duration_of
 from roughformer.plots import plot_forecast, plot_horizon
 from roughformer.plots.report import write_report
 from roughformer.runs.data import Columns, ids_of, read_data, say, stamps
@@ -14,6 +17,7 @@ from roughformer.runs.evaluation import check_ending, write_columns
 from roughformer.series import SeriesBatch
 
 _SHOWN = 4  # series that a report shows
+_TRAINING = 3000  # steps
 _STEPS = 10  # times up to the horizon, where none are asked for
 
 
@@ -24,12 +28,13 @@ def forecast_file(
     model: Path | None,
     train: Path | None,
     at: tuple[str, ...],
-    ahead: list[float],
-    horizon: float | None,
+    ahead: tuple[str, ...],
+    horizon: str | None,
+    known_future: tuple[str, ...],
     interval: float,
     out: Path | None,
     report: Path | None,
-    steps: int,
+    steps: int | None,
     seed: int,
     threads: int | None,
 ) -> None:
@@ -43,39 +48,52 @@ def forecast_file(
         raise InputError(f"--report: a page is called ....html, got {report.name!r}")
     if not 0 < interval < 1:
         raise InputError(f"--interval must lie between 0 and 1, got {interval}")
+    loaded = None
+    if model is not None and model.exists():
+        loaded = RFormerForecaster.load(model).set_params(n_jobs=threads)
+        roles = loaded.predictor_.metadata["data"].items()
+        known = {role: name for role, name in roles if role in Columns.__dataclass_fields__}
+        columns = columns.over(Columns.of(known))
+        learning = {"--train": train, "--horizon": horizon, "--steps": steps}
+        for name, value in (learning | {"--known-future": known_future or None}).items():
+            if value is not None:
+                raise InputError(
+                    f"{name} is for learning, and {model} holds a forecaster that is used as is; "
+                    f"leave {name} out, or name another directory with --model"
+                )
     batch = read_data(path, columns).batch
-    moments = None
-    if at:
-        kind: Any = np.float64 if batch.time_origin is None else "datetime64[ns]"
-        try:
-            moments = np.asarray(np.array(at).astype(kind))
-        except ValueError:
-            expected = "numbers" if batch.time_origin is None else "dates such as 2024-03-01T12:00"
-            raise InputError(f"--at: expected {expected}, got {', '.join(at)}") from None
-    loaded = model is not None and model.exists()
-    if model is not None and loaded:
-        forecaster = RFormerForecaster.load(model).set_params(n_jobs=threads)
+    dated = batch.time_origin is not None
+    moments = _moments(at, dated) if at else None
+    steps_ahead = [_duration(text, "--ahead", dated) for text in ahead]
+    if loaded is not None:
+        forecaster = loaded
     else:
-        series = batch if train is None else read_data(train, columns).batch
+        data = read_data(path if train is None else train, columns)
         forecaster = RFormerForecaster(
-            horizon=horizon or max(ahead, default=0.0) or None,
-            steps=steps,
+            horizon=max(steps_ahead, default=None)
+            if horizon is None
+            else _duration(horizon, "--horizon", dated),
+            known_future=known_future,
+            steps=_TRAINING if steps is None else steps,
             random_state=seed,
             n_jobs=threads,
         )
-        say(f"learning from {len(series)} series")
-        forecaster.fit(series)
+        say(f"learning from {len(data.batch)} series")
+        forecaster.fit(data.batch)
+        forecaster.predictor_.metadata["data"] = data.columns.plain()
         if model is not None:
             forecaster.save(model)
     if report is not None:
-        trained_on_it = train is None and not loaded
+        trained_on_it = train is None and loaded is None
         _write_report(report, forecaster, batch, interval, path.name, trained_on_it)
     if moments is None:
-        ahead = ahead or np.linspace(0, forecaster.horizon_, _STEPS + 1)[1:].tolist()
-        times = stamps(batch, batch.times[batch.offsets[1:] - 1][:, None] + np.array(ahead))
+        after = np.array(steps_ahead or np.linspace(0, forecaster.horizon_, _STEPS + 1)[1:])
+        times = stamps(batch, forecaster.predictor_.ends(batch)[:, None] + after)
     else:
         times = np.tile(moments, (len(batch), 1))
-    point = forecaster.predict(batch, at=times)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # those of the intervals say the same
+        point = forecaster.predict(batch, at=times)
     lower, upper = forecaster.predict_interval(batch, at=times, coverage=interval)
     n_times, n_channels = times.shape[1], batch.n_channels
     write_columns(
@@ -89,6 +107,24 @@ def forecast_file(
         },
         out,
     )
+
+
+def _duration(text: str, name: str, dated: bool) -> float:
+    with suppress(ValueError):
+        return duration_of(float(text), name, dated=dated)
+    return duration_of(text, name, dated=dated)
+
+
+def _moments(at: tuple[str, ...], dated: bool) -> Any:
+    """Times of ``--at``. Of dates ``"20"`` is no year 20, and 2024 may be one, but who knows."""
+    expected = "dates such as 2024-03-01T12:00" if dated else "numbers"
+    try:
+        if dated and any(re.fullmatch(r"[+-]?[0-9.]+", text) for text in at):
+            expected += "; a year is 2024-01-01, and times after the end are --ahead"
+            raise ValueError
+        return np.array(at).astype("datetime64[ns]" if dated else np.float64)
+    except ValueError:
+        raise InputError(f"--at: expected {expected}, got {', '.join(at)}") from None
 
 
 def _write_report(
