@@ -3,6 +3,7 @@
 import importlib
 import inspect
 import re
+from functools import cached_property
 
 import pytest
 
@@ -91,7 +92,7 @@ PUBLIC_METHODS = [
     for cls in CLASSES
     for name in vars(cls)
     if not name.startswith(("_", "model_")) and name != "set_extra_state"
-    if inspect.isroutine(getattr(cls, name))
+    if inspect.isroutine(getattr(cls, name)) and not isinstance(vars(cls)[name], cached_property)
 ]
 FUNCTIONS = [
     *(getattr(module, name) for module in (io, plots) for name in module.__all__ if name.islower()),

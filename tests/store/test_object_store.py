@@ -187,7 +187,7 @@ def test_what_is_not_there_is_said_at_once(server):
 
 
 def test_a_server_that_never_answers_ends_with_an_error(server, monkeypatch):
-    monkeypatch.setattr("roughformer.store.storage._ATTEMPTS", 2)  # each takes seconds of Arrow's
+    monkeypatch.setattr("roughformer.store.storage._ATTEMPTS", 1)  # each takes seconds of Arrow's
     closed = socket.create_server(("127.0.0.1", 0))
     port = closed.getsockname()[1]
     closed.close()

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -146,7 +147,10 @@ def explain(
         )
     name = str(ids_of(batch)[number])
     if as_json:
-        typer.echo(json.dumps(_explanation_as_json(explanation, name), indent=2))
+        plain = {f.name: getattr(explanation, f.name) for f in fields(explanation)}
+        del plain["series"]
+        plain = {"series_id": name} | plain
+        typer.echo(json.dumps(plain, indent=2, default=lambda x: x.tolist()))
     else:
         _print_explanation(explanation, name, top)
     if out is not None:
@@ -173,23 +177,6 @@ def _series_number(wanted: str | None, ids: list[Any], path: Path) -> int:
         return int(wanted)
     shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
     raise InputError(f"{path} has no series {wanted!r}; its {len(ids)} series are {shown}")
-
-
-def _explanation_as_json(explanation: Any, name: str) -> dict[str, Any]:
-    target = (
-        explanation.target.item() if hasattr(explanation.target, "item") else explanation.target
-    )
-    return {
-        "series_id": name,
-        "prediction": explanation.prediction,
-        "target": target,
-        "value": float(explanation.value),
-        "windows": [float(w) for w in explanation.windows],
-        "window_edges": [float(t) for t in explanation.window_edges],
-        "channels": explanation.channels,
-        "words": explanation.words,
-        "static": explanation.static,
-    }
 
 
 def _print_explanation(explanation: Any, name: str, top: int) -> None:

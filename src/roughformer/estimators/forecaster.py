@@ -165,18 +165,10 @@ class RFormerForecaster(SeriesEstimator):
 
         Parameters
         ----------
-        X : SeriesBatch, array, list of arrays or table
-            Series: anything ``SeriesBatch.of`` takes; NaN = not observed.
-        times : array-like, optional
-            Times of the samples: numbers, dates or durations; one unit apart if not given.
-        lengths : array-like of int, optional
-            Lengths of padded series.
+        {timed}
         static : array-like (B, S), optional
             Covariates that do not change with time, NaN = unknown; not given: those of the series.
-        layout : {"time_first", "channels_first"}, optional
-            Whether arrays are ``(B, L, C)`` or ``(B, C, L)``.
-        columns : mapping, optional
-            What the columns of a table mean, by the argument names of ``SeriesBatch.from_table``.
+        {fit_layout}
         groups : array-like (B,), optional
             Series of one group are held out together. Give one where series are alike, such as
             several of one patient, or of one week at many stations: intervals calibrated on series

@@ -535,13 +535,14 @@ channels : sequence of str or int, optional
     "at": """\
 at : array-like (M,), (B, M) or list of B arrays
     Times to predict at, as in ``predict``.""",
-    "fit": """\
+    "fit_layout": """\
 layout : {"time_first", "channels_first"}, optional
     Whether arrays are ``(B, L, C)`` or ``(B, C, L)``; if not given, time first where that
     is no guess.
 columns : mapping, optional
     What the columns of a table mean, by the argument names of ``SeriesBatch.from_table``;
-    others are guessed, and ``predict`` reads tables in the same way.
+    others are guessed. New series are read in the same way.""",
+    "held_out": """\
 groups : array-like (B,), optional
     No group is both trained on and validated on.
 validation_data : tuple, optional
@@ -552,6 +553,7 @@ static : tuple of str, default ()
 causal : bool, default False
     Predict at every window (a model of samples: at every sample) from the past only.""",
 }
+_TEXTS["fit"] = "\n".join(_TEXTS[part] for part in ("fit_layout", "held_out"))
 _TEXTS["timed"] = "\n".join(_TEXTS[part] for part in ("X", "times"))
 _TEXTS["reading"] = "\n".join(_TEXTS[part] for part in ("times", "layout"))
 _TEXTS["series"] = "\n".join(_TEXTS[part] for part in ("X", "times", "layout"))

@@ -97,11 +97,7 @@ class SignatureTransformer(TransformerMixin, SeriesEstimator):  # type: ignore[m
             with the ids of the series as its index must be in their order, because the next step
             of a pipeline matches rows by position.
         {times}
-        layout : {"time_first", "channels_first"}, optional
-            Layout of arrays, as in ``SeriesBatch.of``.
-        columns : mapping, optional
-            What the columns of a table mean, by the argument names of ``SeriesBatch.from_table``;
-            others are guessed. ``transform`` reads tables, and the layout of arrays, as ``fit``.
+        {fit_layout}
 
         Returns
         -------
@@ -175,10 +171,7 @@ class SignatureTransformer(TransformerMixin, SeriesEstimator):  # type: ignore[m
         y : array-like (B,), optional
             As in ``fit``.
         {times}
-        layout : {"time_first", "channels_first"}, optional
-            Layout of arrays, as in ``SeriesBatch.of``.
-        columns : mapping, optional
-            What the columns of a table mean, as in ``fit``.
+        {fit_layout}
 
         Returns
         -------

@@ -122,9 +122,6 @@ class TokenJob:
     @cached_property
     def windows(self) -> Windows:
         """The rule as the engine takes it."""
-        if isinstance(self.rule, dict):
-            ((kind, amount),) = self.rule.items()
-            return Windows.by_duration(amount) if kind == "duration" else Windows.by_points(amount)
         return Windows.of(self.rule)
 
     @cached_property
