@@ -1,5 +1,7 @@
 """Small series that several test files share."""
 
+import json
+
 import numpy as np
 
 import roughformer as rf
@@ -66,3 +68,8 @@ def make(kind, model=None, **options):
         known = {name.rpartition("__")[2] for name in kind.usual_settings()}
         options = {name: value for name, value in options.items() if name.split(".")[-1] in known}
     return kind.from_preset("default", **({"baselines": False} | options))
+
+
+def read_log(directory):
+    """The records of a training."""
+    return [json.loads(line) for line in (directory / "log.jsonl").read_text().splitlines()]

@@ -123,14 +123,12 @@ def test_the_pool_can_be_switched_off(monkeypatch):
     assert buffers._free == []
 
 
-def test_the_limit_may_have_a_fraction_and_what_is_no_size_is_told(monkeypatch):
-    monkeypatch.setenv("ROUGHFORMER_BUFFER_MB", "1.5")
-    assert buffers._limit() == 3 << 19
+def test_the_limit_may_have_a_fraction_and_what_is_no_size_is_told():
+    assert buffers._limit("1.5") == 3 << 19
     for text in ("abc", "-1", "nan", "inf"):
-        monkeypatch.setenv("ROUGHFORMER_BUFFER_MB", text)
-        buffers._bytes_of.cache_clear()
+        buffers._limit.cache_clear()
         with pytest.warns(UserWarning, match=f"must be a number of megabytes.*got '{text}'"):
-            assert buffers._limit() == buffers._eighth_of_memory()
+            assert buffers._limit(text) == buffers._limit("")
 
 
 def test_small_results_do_not_enter_the_pool():

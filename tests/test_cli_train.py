@@ -13,8 +13,7 @@ from roughformer.errors import InputError
 from roughformer.estimators import estimator_class
 from roughformer.io import write_table
 from roughformer.runs.run import choose_task, parse_assignments, settings_of, started_run, to_toml
-from roughformer.train.loop import read_log
-from small import make_sine
+from small import make_sine, read_log
 
 OMEGA = ("--target", "omega", "--task", "regression")
 

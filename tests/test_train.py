@@ -9,7 +9,7 @@ import torch
 from roughformer.errors import CheckpointError, InputError
 from roughformer.estimators import RFormerClassifier, RFormerRegressor
 from roughformer.train.data import join
-from roughformer.train.loop import rate_factor, read_log
+from roughformer.train.loop import rate_factor
 from roughformer.train.validation import (
     better,
     classification_scores,
@@ -17,7 +17,7 @@ from roughformer.train.validation import (
     regression_scores,
     split_validation,
 )
-from small import make, make_sine
+from small import make, make_sine, read_log
 
 TINY = {
     "windows": 5, "d_model": 8, "n_heads": 2, "epochs": 4, "batch_size": 8, "random_state": 3,

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from distributed_cases import CASES, Stop, report, resumed, stopped_after, whole
 
-from roughformer.train.loop import read_log
 from roughformer.util.checkpoint import load_checkpoint
+from small import read_log
 
 HERE = Path(__file__).parent
 

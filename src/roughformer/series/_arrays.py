@@ -58,23 +58,23 @@ def as_origin(origin: Any) -> np.datetime64 | None:
     return np.datetime64(int(nanoseconds), "ns")
 
 
-def merge_stamps(parts: Sequence[npt.NDArray[Any]], what: str = "times") -> npt.NDArray[Any]:
+def merge_stamps(parts: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
     """Stamps of several series, each ``(L_i,)`` -> one ``(N,)`` array of one kind."""
-    parts = [_from_objects(p, what) if p.dtype.kind == "O" else p for p in parts]
+    parts = [_from_objects(p, "times") if p.dtype.kind == "O" else p for p in parts]
     kinds = {"date" if p.dtype.kind == "M" else p.dtype.kind == "m" and "duration" for p in parts}
     if len(kinds) > 1:
         first = next(i for i, p in enumerate(parts) if p.dtype.kind != parts[0].dtype.kind)
         raise InputError(
-            f"{what} must be of one kind in all series, got dtype {parts[0].dtype} in series 0 "
+            f"times must be of one kind in all series, got dtype {parts[0].dtype} in series 0 "
             f"and {parts[first].dtype} in series {first}; convert them to the same kind"
         )
     if not parts:
         return np.empty(0)
     if kinds == {"date"}:
-        parts = [_to_nanoseconds(p, _NS, what) for p in parts]
+        parts = [_to_nanoseconds(p, _NS, "times") for p in parts]
     for p in parts:
         if p.dtype.kind in "iu":  # before integers meet floats, where 2**53 + 1 would vanish
-            _refuse_huge_integers(p, what)
+            _refuse_huge_integers(p, "times")
     return np.concatenate(parts)
 
 
@@ -616,7 +616,8 @@ def check_names(raw: Sequence[str] | None, count: int, prefix: str, what: str) -
         raise InputError(f"{what} must be texts, got {names!r}")
     if len(names) != count:
         raise InputError(
-            f"{what} must be {count} names, got {len(names)}: {_listing(names)}; "
+            f"{what} must be {count} names, got {len(names)}: {', '.join(map(repr, names[:8]))}"
+            f"{', ...' if len(names) > 8 else ''}; "
             "check the order of the axes"
         )
     if len(set(names)) < count:
@@ -710,10 +711,6 @@ def _stamp(time: Any, origin: np.datetime64 | None) -> str:
 
 def _more(count: int) -> str:
     return f" and {count - 1} more" if count > 1 else ""
-
-
-def _listing(names: Sequence[str], most: int = 8) -> str:
-    return ", ".join(map(repr, names[:most])) + (", ..." if len(names) > most else "")
 
 
 # Channels that a series never observes

@@ -120,10 +120,10 @@ def take_rows(column: pa.ChunkedArray, rows: Index) -> pa.ChunkedArray:
 
 
 def column_times(
-    data: pa.Table, name: str, origin: np.datetime64 | None = None, check: bool = True
+    data: pa.Table, name: str, origin: np.datetime64 | None = None
 ) -> tuple[FloatTimes, np.datetime64 | None]:
     """A column of numbers, dates or durations -> seconds and origin; aware dates are in UTC. Dates
-    count from ``origin`` if it is given, else from the earliest. ``check``: numbers are finite.
+    count from ``origin`` if it is given, else from the earliest.
     """
     column = _decode(data.column(name))
     _refuse_null(column, name, "drop the row or give it a time")
@@ -150,7 +150,7 @@ def column_times(
             "first, e.g. with pandas.to_datetime"
         )
     seconds, origin = to_seconds(column.to_numpy(), origin, what=f"times in column {name!r}")
-    finite = np.isfinite(seconds) if check else np.ones(0, bool)
+    finite = np.isfinite(seconds)
     if not finite.all():
         row = int(np.argmin(finite))
         raise InputError(

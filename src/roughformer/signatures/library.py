@@ -230,7 +230,7 @@ def _allocate(size: int) -> mmap.mmap:
 
 def _release(block: mmap.mmap) -> None:
     """Keep a block for later; drop the oldest ones beyond the limit."""
-    limit = _limit()
+    limit = _limit(os.environ.get("ROUGHFORMER_BUFFER_MB", ""))
     if len(block) > limit:
         return
     _advise(block, "MADV_FREE")  # the system may take the pages back when memory is short
@@ -245,29 +245,19 @@ def _advise(block: mmap.mmap, advice: str) -> None:
         block.madvise(getattr(mmap, advice))
 
 
-def _limit() -> int:
-    megabytes = os.environ.get("ROUGHFORMER_BUFFER_MB", "")
-    return _bytes_of(megabytes) if megabytes else _eighth_of_memory()
-
-
 @cache
-def _bytes_of(megabytes: str) -> int:
-    """The limit that the environment sets; what is no size is told once and sets none."""
+def _limit(megabytes: str) -> int:
+    """Bytes that may be kept: what the environment says, by default an eighth of the memory."""
     with suppress(ValueError, OverflowError):
-        limit = int(float(megabytes) * 2**20)
-        if limit >= 0:
+        if (limit := int(float(megabytes or "nan") * 2**20)) >= 0:
             return limit
-    warnings.warn(
-        f"ROUGHFORMER_BUFFER_MB must be a number of megabytes, 0 or more, got {megabytes!r}; an "
-        "eighth of the main memory is used instead",
-        UserWarning,
-        stacklevel=1,
-    )
-    return _eighth_of_memory()
-
-
-@cache
-def _eighth_of_memory() -> int:
+    if megabytes:
+        warnings.warn(
+            f"ROUGHFORMER_BUFFER_MB must be a number of megabytes, 0 or more, got {megabytes!r}; "
+            "an eighth of the main memory is used instead",
+            UserWarning,
+            stacklevel=1,
+        )
     if not hasattr(os, "sysconf"):
         return 1 << 30
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 8

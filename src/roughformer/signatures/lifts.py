@@ -12,7 +12,7 @@
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -157,16 +157,10 @@ class ViewLifts:
 def _collect(lifts: Any, view: str) -> ViewLifts:
     if lifts is None:
         lifts = ()
-    items = tuple(lifts) if isinstance(lifts, Iterable) and not isinstance(lifts, str) else (lifts,)
-    try:
-        return _collected(items, view)
-    except TypeError:  # without a hash: no lift, which is said
-        return _collected.__wrapped__(items, view)
-
-
-@lru_cache(maxsize=256)
-def _collected(lifts: tuple[Any, ...], view: str) -> ViewLifts:
-    collected = ViewLifts()
+    if isinstance(lifts, str) or not isinstance(lifts, Iterable):
+        lifts = (lifts,)
+    lags: list[Lag] = []
+    others: dict[str, Any] = {}
     for item in lifts:
         lift = item
         if isinstance(item, str):
@@ -177,16 +171,15 @@ def _collected(lifts: tuple[Any, ...], view: str) -> ViewLifts:
                 )
             lift = _BY_NAME[item]()
         if isinstance(lift, Lag):
-            collected = replace(collected, lags=(*collected.lags, lift))
+            lags.append(lift)
             continue
-        name = type(lift).__name__.lower()
         if not isinstance(lift, get_args(Lift)):
             raise InputError(f"a lift is one of {get_args(Lift)} or its name, got {lift!r}")
-        if getattr(collected, name):
+        name = type(lift).__name__.lower()
+        if name in others:
             raise InputError(f"the lift {name!r} is given twice for the {view} view")
-        value: Any = True if isinstance(lift, Basepoint) else lift
-        collected = replace(collected, **{name: value})
-    return collected
+        others[name] = True if isinstance(lift, Basepoint) else lift
+    return ViewLifts(lags=tuple(lags), **others)
 
 
 def per_view(lifts: Lifts, views: Sequence[View]) -> dict[View, ViewLifts]:

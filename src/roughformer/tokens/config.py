@@ -45,16 +45,6 @@ def _as_lags(lags: Any) -> Any:
     return tuple(lags.tolist()) if isinstance(lags, np.ndarray) and lags.ndim == 1 else lags
 
 
-def _as_views(views: Any) -> Any:
-    """One name is one view."""
-    return (views,) if isinstance(views, str) else views
-
-
-def _as_spectrum(spectrum: Any) -> Any:
-    """The name of an axis is a spectrum on that axis."""
-    return {"axis": spectrum} if spectrum in ("linear", "log") else spectrum
-
-
 class SpectrumConfig(Group):
     """The spectrum of a path: log power ``|∫ e^{iωu} dx(u)|²`` for each channel and frequency ω.
 
@@ -108,7 +98,10 @@ class TokenConfig(Group):
     depth: int = Field(
         2, ge=0, description="Truncation level of the signatures; 0 for none, with observations."
     )
-    views: Annotated[tuple[View, ...], BeforeValidator(_as_views)] = Field(
+    views: Annotated[
+        tuple[View, ...],
+        BeforeValidator(lambda views: (views,) if isinstance(views, str) else views),
+    ] = Field(
         ("global", "local"),
         min_length=1,
         description="Signatures since the start of the series, of each window, or both.",
@@ -143,9 +136,10 @@ class TokenConfig(Group):
         description="Words of each channel on the clock of its own observations: for series that "
         "are mostly missing.",
     )
-    spectrum: Annotated[SpectrumConfig | None, BeforeValidator(_as_spectrum)] = Field(
-        None, description="A SpectrumConfig, the name of its axis, or None."
-    )
+    spectrum: Annotated[
+        SpectrumConfig | None,
+        BeforeValidator(lambda x: {"axis": x} if x in ("linear", "log") else x),
+    ] = Field(None, description="A SpectrumConfig, the name of its axis, or None.")
     static: tuple[str, ...] = Field((), description="Static covariates that the model takes.")
 
     @model_validator(mode="after")

@@ -16,7 +16,7 @@ from roughformer.train.data import (
 )
 from roughformer.train.distributed import ProcessGroup, ProcessLost, current_process_group
 from roughformer.train.forecaster import train_forecaster
-from roughformer.train.loop import TrainingData, check_device, processor_time, read_log, train
+from roughformer.train.loop import TrainingData, check_device, processor_time, train
 from roughformer.train.validation import (
     CLASSIFICATION,
     HIGHER_IS_BETTER,

@@ -122,12 +122,6 @@ class TrainingLog:
             self._writer.close()
 
 
-def read_log(directory: str | os.PathLike[str]) -> list[dict[str, Any]]:
-    """The records of a run."""
-    lines = (Path(directory) / "log.jsonl").read_text().splitlines()
-    return [json.loads(line) for line in lines if line]
-
-
 # What training shows while it runs: a bar on a terminal, one line an epoch elsewhere.
 
 
