@@ -1,5 +1,6 @@
 """RFormerForecaster: forecasts, interpolation and intervals of irregular series."""
 
+import copy
 import warnings
 
 import numpy as np
@@ -310,6 +311,26 @@ def test_fitting_twice_with_a_seed_gives_the_same_and_clones_are_not_fitted(smal
         again.predict(x, t, at=[11.0])
     again.fit(x, t)
     np.testing.assert_array_equal(again.predict(x, t, at=[11.0]), small.predict(x, t, at=[11.0]))
+
+
+def test_levels_far_from_all_training_values_go_on_where_they_are(small):
+    x, t = two_channels(10, seed=11)
+    at = [[5.05, s[-1] + 2.0] for s in t]
+    for levels in ([1e3, 2e3], [-1e3, 5e3]):
+        high, higher = (
+            np.array(small.predict([v + level for v in x], t, at=at)) - level for level in levels
+        )
+        np.testing.assert_allclose(high, higher, atol=0.01)
+        assert np.abs(high - [0, 50]).max() < 40  # no way back to the training mean
+
+
+def test_levels_within_the_training_range_are_answered_as_they_are(small):
+    x, t = two_channels()
+    free = copy.deepcopy(small)
+    for network in free.predictor_.networks:
+        network.fit_scaling(lowest=[-1e9, -1e9], highest=[1e9, 1e9])
+    at = [[5.05, s[-1] + 2.0] for s in t]
+    np.testing.assert_array_equal(small.predict(x, t, at=at), free.predict(x, t, at=at))
 
 
 def test_inputs_stay_as_they_are_and_torch_keeps_its_state():
@@ -625,8 +646,6 @@ def test_intervals_of_clones_hold_only_if_groups_are_held_out():
 
 
 def test_calibrate_widens_intervals_for_series_that_vary_more(small):
-    import copy
-
     x, t = two_channels(200, seed=7)
     rng = np.random.default_rng(0)
     noisy = [v + rng.normal(size=v.shape) * [1.0, 10.0] for v in x]

@@ -74,6 +74,7 @@ def padded(x, t, age, length):
 def test_the_graph_answers_as_the_model_does_for_any_sizes(model, run, n, longest, extra, asked):
     x, t, age = series(n, 1, longest)
     x[0][2:, 1] = np.nan  # last seen long before the context
+    x[-1][:, 0] += 30  # far beyond all training values
     at = np.array([s[-1] for s in t])[:, None] + np.linspace(0.05, 7.9, asked)
     found = run(padded(x, t, age, longest + extra) | {"at": seconds(at)})
     series_of_model = {"times": [dates(s) for s in t], "at": dates(at), "static": age}

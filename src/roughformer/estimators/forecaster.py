@@ -292,6 +292,8 @@ class RFormerForecaster(SeriesEstimator):
         scaling = {"periods": np.array(periods, dtype=np.float64)}
         scaling["scales"] = np.geomspace(gap, max(usual, horizon, 4 * gap), config.n_scales)
         scaling["centre"], scaling["spread"], scaling["varies"] = _scale(batch.values)
+        for name, extreme in (("lowest", np.fmin), ("highest", np.fmax)):
+            scaling[name] = np.nan_to_num(extreme.reduce(batch.values, axis=0))
         scaling["static_centre"], scaling["static_spread"], _ = _scale(static)
         device = torch.device("cpu")
         if self.device != "cpu":

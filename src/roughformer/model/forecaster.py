@@ -189,6 +189,19 @@ def _at_scales(
     return m0, level, slope, around
 
 
+def _moved(memory: Memory, offset: Tensor) -> Memory:
+    """The memory of values that are less by ``offset (R, C)``."""
+    before = memory.levels[..., 0]
+    last = torch.where(memory.seen, before - offset, 0.0)
+    below = offset.unsqueeze(-1)
+    return memory._replace(
+        features=torch.cat([last.asinh().unsqueeze(-1), memory.features[..., 1:]], dim=-1),
+        levels=torch.where(memory.seen.unsqueeze(-1), memory.levels - below, 0.0),
+        spread=memory.spread + last.abs() - before.abs(),
+        recent=torch.where(memory.ages.isfinite(), memory.recent - below, 0.0),
+    )
+
+
 # The network
 
 
@@ -203,6 +216,8 @@ class Forecaster(nn.Module):
     centre: Tensor
     spread: Tensor
     varies: Tensor
+    lowest: Tensor
+    highest: Tensor
     static_centre: Tensor
     static_spread: Tensor
 
@@ -212,7 +227,7 @@ class Forecaster(nn.Module):
         self.config = c = config
         d, n_features = c.d_model, memory_feature_count(c.n_scales)
         sizes = {"scales": c.n_scales, "periods": c.n_periods}
-        sizes |= dict.fromkeys(("centre", "spread", "varies"), c.n_channels)
+        sizes |= dict.fromkeys(("centre", "spread", "varies", "lowest", "highest"), c.n_channels)
         sizes |= dict.fromkeys(("static_centre", "static_spread"), c.n_static)
         for name, size in sizes.items():
             self.register_buffer(name, torch.ones(size, dtype=torch.float64))
@@ -282,9 +297,36 @@ class Forecaster(nn.Module):
         if moments.both_sides:
             after = torch.where(moments.times > 0, moments.times, -1.0)
             future = remember(moments.values, after, scales, n_recent)
+        offset = self._offset(past, future)
+        past = _moved(past, offset)
+        future = None if future is None else _moved(future, offset)
         tokens = self._tokens(past, future, moments, scales)
         given = self.ahead(self._given(moments, queries)) if self.config.known else None
-        return self._answer(tokens, past, future, queries, scales, given)
+        mean, quantiles = self._answer(tokens, past, future, queries, scales, given)
+        back = offset[queries.row, queries.channel]
+        return mean + back, quantiles + back.unsqueeze(1)
+
+    def _offset(self, past: Memory, future: Memory | None) -> Tensor:
+        """What to take off each channel whose level lies beyond all training values ``(R, C)``.
+
+        The level is the median of the nearest observations. One just beyond the range is answered
+        as if it were at its end, one far beyond as if it were the mean, so that prices and counters
+        may go on where they never were. Within the range nothing is taken off.
+        """
+        value, known = past.recent, past.ages.isfinite()
+        if future is not None:
+            other = ~past.seen.unsqueeze(-1)
+            value = torch.where(other, future.recent, value)
+            known = torch.where(other, future.ages.isfinite(), known)
+        place = ((known.sum(dim=-1, keepdim=True) - 1) // 2).clamp(min=0)
+        ordered = torch.where(known, value, torch.inf).sort(dim=-1).values
+        level = ordered.gather(-1, place).squeeze(-1)
+        level = torch.where(known[..., 0], level, 0.0)
+        centre, spread = self.centre, self.spread
+        low, high = ((x - centre) / spread for x in (self.lowest, self.highest))
+        edge = level.clamp(low.to(level), high.to(level))
+        width = (high - low).to(level).clamp(min=1e-6)
+        return level - edge * torch.exp(-(level - edge).abs() / width)
 
     def _tokens(
         self, past: Memory, future: Memory | None, moments: Moments, scales: Tensor
