@@ -43,7 +43,6 @@ from roughformer.tokens.fitted import (
     StaticEncoder,
     ValueRange,
     check_series,
-    thinned,
 )
 from roughformer.util.groups import describe
 
@@ -386,13 +385,11 @@ class Tokenizer(BaseModel):
             check_dropping(dropping, self.rule)
         parts = []
         if config.depth:
-            # What is dropped must not be held; windows stay where they are.
-            thin = thinned(batch, drop, seed, series) if config.hold else batch
             signatures = compute_tokens(
-                thin,
+                batch,
                 cuts,
                 self.layout,
-                dropping=Dropping() if config.hold else dropping,
+                dropping=dropping,
                 dtype=np.float32,
                 compute=np.float64 if config.hold else batch.values.dtype.type,
                 threads=threads,
@@ -401,7 +398,7 @@ class Tokenizer(BaseModel):
             )
             parts.append(signatures)
         if self.value_range is not None:
-            parts.append(self._observation_words(thinned(batch, drop, seed, series), cuts))
+            parts.append(self._observation_words(dropping.thinned(batch), cuts))
         tokens = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
         since = cuts.since(cuts.origin)
         times = (since[:, 1:] - since[:, :1]) / self.time_unit
