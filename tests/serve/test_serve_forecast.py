@@ -66,6 +66,20 @@ def test_each_series_is_forecast_after_its_own_end_up_to_the_horizon(server):
     assert [len(entry["value"]) for entry in told] == [20, 20]
 
 
+def test_each_series_may_name_its_own_times_and_what_is_beyond_the_horizon_is_told(server):
+    later = {"times": [10, 11], "values": [[1, 2], [2, 3]]}
+    own = [SERIES | {"at": [4.5, 6]}, later | {"at": [12]}]
+    answer = server.http.post("/v1/forecast", json={"series": own, "coverage": 0.8}).json()
+    assert [entry["times"] for entry in answer["forecasts"]] == [[4.5, 6], [12]]
+    assert answer["warnings"] == []
+    body = {"series": [SERIES, later], "at": [15]}
+    (horizon, series) = server.http.post("/v1/forecast", json=body).json()["warnings"]
+    assert "trained for up to 5 ahead, and is asked for 11" in horizon
+    assert "8 held-out series" in series
+    wrong = server.http.post("/v1/forecast", json={"series": [own[0], later]})
+    assert "give each one" in wrong.json()["error"]["message"]
+
+
 @pytest.mark.parametrize(
     ("body", "words"),
     [({"at": [1], "ahead": [1]}, "'at' or 'ahead', not both"), ({"at": "1"}, "got `string` at at"),

@@ -415,7 +415,9 @@ class RFormerForecaster(SeriesEstimator):
         if not 0 < coverage < 1:
             raise InputError(f"coverage must lie between 0 and 1, got {coverage!r}")
         check_is_fitted(self, "predictor_")
-        self.predictor_.check_coverage(coverage)
+        note = self.predictor_.coverage_note(coverage)
+        if note is not None:
+            warnings.warn(note, UserWarning, stacklevel=2)
         both = self.predict_quantiles(
             X, times, lengths, at=at, levels=((1 - coverage) / 2, (1 + coverage) / 2),
             channels=channels, static=static, layout=layout, columns=columns,

@@ -272,17 +272,27 @@ class ForecastPredictor:
         value = self._in_units(scaled, answers.channel)
         return np.where(np.isnan(answers.known), value, answers.known)
 
-    def check_coverage(self, coverage: float) -> None:
-        """Warn where intervals were calibrated on too few series for a coverage."""
+    def coverage_note(self, coverage: float) -> str | None:
+        """What to say where intervals were calibrated on too few series for a coverage."""
         n, least = self.calibration["forecast"].n_groups, least_for(coverage)
-        if 0 < n < least:
-            warnings.warn(
-                f"intervals were calibrated on {n} held-out series (or groups), and a coverage of "
-                f"{coverage:g} cannot be promised by fewer than {least}: give more series to fit, "
-                "or calibrate on others",
-                UserWarning,
-                stacklevel=3,
-            )
+        if not 0 < n < least:
+            return None
+        return (
+            f"intervals were calibrated on {n} held-out series (or groups), and a coverage of "
+            f"{coverage:g} cannot be promised by fewer than {least}: give more series to fit, or "
+            "calibrate on others"
+        )
+
+    def horizon_note(self, ahead: Array) -> str | None:
+        """What to say where times so long ``ahead`` of the ends are beyond the horizon."""
+        most = float(ahead.max(initial=0.0))
+        if most <= self.horizon * (1 + 1e-6):
+            return None
+        return (
+            f"the model was trained for up to {self.horizon:.6g} ahead, and is asked for "
+            f"{most:.6g}: beyond its horizon the forecast stays as it is there, and intervals do "
+            "not grow; fit with a longer horizon"
+        )
 
     def backtest(self, batch: SeriesBatch, static: Array, coverage: float = 0.9) -> Backtest:
         """Forecast the last part of each series from the part before it.
@@ -409,15 +419,9 @@ class ForecastPredictor:
                 "a time within a series was asked for, but the model was fitted for forecasts "
                 "only; fit with interpolation=True"
             )
-        most = float(ahead.max(initial=0.0))
-        if warn and most > self.horizon * (1 + 1e-6):
-            warnings.warn(
-                f"the model was trained for up to {self.horizon:.6g} ahead, and is asked for "
-                f"{most:.6g}: beyond its horizon the forecast stays as it is there, and intervals "
-                "do not grow; fit with a longer horizon",
-                UserWarning,
-                stacklevel=4,
-            )
+        note = self.horizon_note(ahead)
+        if warn and note is not None:
+            warnings.warn(note, UserWarning, stacklevel=4)
 
     # On disk
 

@@ -73,10 +73,17 @@ class SeriesBody(Struct, forbid_unknown_fields=True):
     channels: list[str] | None = None
 
 
+class ForecastSeries(Series):
+    """A series that may have its own times to answer for."""
+
+    at: Annotated[Times, Meta(description="Times to answer for, past or future.")] | None = None
+
+
 class ForecastBody(SeriesBody):
     """Answers are for the times ``at``, or so long ``ahead`` of the end of each series."""
 
-    at: Annotated[Times, Meta(description="Times to answer for, past or future.")] | None = None
+    series: Annotated[list[ForecastSeries], Meta(min_length=1)]  # type: ignore[assignment]
+    at: Annotated[Times, Meta(description="Times of all series that have none.")] | None = None
     ahead: list[Annotated[float, Meta(gt=0)]] | None = None
     targets: Annotated[list[str], Meta(min_length=1)] | None = None
     coverage: Annotated[float, Meta(gt=0, lt=1)] = 0.9

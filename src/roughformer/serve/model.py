@@ -232,6 +232,13 @@ class ServedForecaster:
             "version": version("roughformer"),
         }
 
+    def warnings_of(self, query: ForecastQuery) -> list[str]:
+        """What an answer can promise less of than it seems."""
+        ends = self.predictor.ends(query.batch)
+        ahead = np.array([np.max(at, initial=-np.inf) for at in query.at]) - ends
+        notes = (self.predictor.horizon_note(ahead), self.predictor.coverage_note(query.coverage))
+        return [note for note in notes if note is not None]
+
     def forecast(self, query: ForecastQuery) -> list[dict[str, Any]]:
         """Values with intervals at the times asked for, in JSON types."""
         predictor, batch = self.predictor, query.batch

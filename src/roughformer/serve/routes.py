@@ -209,9 +209,8 @@ def _add_series_routes(router: APIRouter) -> None:
         ]
         targets = [model.channels[c] for c in query.targets]
         about = {"fingerprint": model.fingerprint, "task": "forecasting"}
-        return json_response(
-            {"forecasts": entries, "channels": targets, "coverage": query.coverage, "model": about}
-        )
+        answer = {"forecasts": entries, "channels": targets, "coverage": query.coverage}
+        return json_response(answer | {"warnings": model.warnings_of(query), "model": about})
 
     @router.post("/v1/explain", tags=["series"], openapi_extra=_body("explain"))
     async def explain(request: Request) -> Response:
@@ -269,9 +268,19 @@ def _parse_forecast(
     body = decode(_DECODERS["forecast"], data)
     dated, channels = model.predictor.dated, model.channels
     batch, ids = series_of(body, channels, model.static_names, limits, dated=dated)
-    if body.at is not None and body.ahead is not None:
-        raise invalid("give 'at' or 'ahead', not both")
-    if body.at is not None:
+    own = [series.at is not None for series in body.series]
+    if (body.at is not None) + (body.ahead is not None) + any(own) > 1:
+        raise invalid("give 'at' or 'ahead', not both; 'at' for all series, or each its own")
+    if any(own) and not all(own):
+        raise invalid(
+            "others have an 'at' of their own: give each one", {"series": own.index(False)}
+        )
+    if any(own):
+        at = [
+            check_times(series.at or [], {"series": b}, what="at")
+            for b, series in enumerate(body.series)
+        ]
+    elif body.at is not None:
         at = [check_times(body.at, {}, what="at")] * len(batch)
     else:
         ahead = np.linspace(0, model.predictor.horizon, _STEPS_AHEAD + 1)[1:]
