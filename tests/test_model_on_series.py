@@ -189,7 +189,13 @@ def test_the_whole_model_is_exported_by_torch_itself():
     torch.testing.assert_close(program.module()(*other), model(*other), atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("options", [{}, {"observations": True}, {"clock": 2, "windows": 5}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {}, {"observations": True}, {"clock": 2, "windows": 5}, {"windows": [0.5, 1.0, 2.0]},
+        {"windows": {"duration": 0.7}},
+    ],
+)  # fmt: skip
 def test_compile_takes_the_whole_model_as_one_graph(options):
     series = padded()
     tokens = rf.TokenConfig(**options)

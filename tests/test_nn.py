@@ -170,6 +170,18 @@ def test_compile_takes_the_layer_as_one_graph(lifts):
         torch.testing.assert_close(one.grad, two.grad)
 
 
+def test_compile_takes_many_channels_that_it_has_not_met():
+    compiled = torch.compile(MultiViewSignature(4), fullgraph=True, backend="aot_eager")
+    values = torch.randn(2, 9, 20)
+    torch.testing.assert_close(compiled(values).tokens, MultiViewSignature(4)(values).tokens)
+
+
+def test_vmap_of_windows_that_depend_on_the_data_is_refused_in_words():
+    layer, times = MultiViewSignature({"duration": 2.0}), torch.rand(2, 9).cumsum(1)
+    with pytest.raises(rf.InputError, match="under vmap have no numbers"):
+        torch.vmap(lambda x, t: layer(x[None], t[None]).tokens)(torch.randn(2, 9, 1), times)
+
+
 def test_the_operator_keeps_its_promises_to_torch():
     values, times, lengths = ragged(missing=0.0)
     edges = (times[:, -1:] - times[:, :1]) * torch.linspace(0, 1, 4, dtype=torch.float64)
@@ -234,7 +246,7 @@ def test_on_another_device_nothing_is_copied_to_the_host():
         assert {x.device.type for x in (tokens, ends, mask)} == {"meta"}
         assert tokens.shape == (4, 5, layer.n_features(2))
     for rule in (rf.Windows.by_duration(1.0), rf.Windows.by_points(3)):
-        with pytest.raises(rf.InputError, match="tensors on the meta device have no numbers"):
+        with pytest.raises(rf.InputError, match="tensors on the meta device or under vmap have no numbers"):
             MultiViewSignature(rule)(values, times, lengths)
 
 

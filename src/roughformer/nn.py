@@ -23,7 +23,7 @@ from roughformer.signatures import (
 
 __all__ = ["MultiViewSignature", "SignatureTokens"]
 
-_USUAL_CHANNELS = 16  # series with more are met once before they can be compiled
+_USUAL_CHANNELS = 256  # series with more are met once before they can be compiled
 
 
 class SignatureTokens(NamedTuple):

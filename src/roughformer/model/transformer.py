@@ -123,7 +123,7 @@ def attention_mask(
     if mask is not None and not causal and context is None:
         seen = (mask | ~mask.any(dim=1, keepdim=True))[:, None, None]
         # A graph cannot tell whether L is 1, and so whether one row is to be spread out.
-        return seen.expand(-1, -1, length, -1) if torch.compiler.is_exporting() else seen
+        return seen.expand(-1, -1, length, -1) if torch.compiler.is_compiling() else seen
     if context is not None and not torch.compiler.is_exporting() and length > _NARROW * context:
         return torch.ones(1, length, dtype=torch.bool, device=device) if mask is None else mask
     allowed = torch.ones(1, length, length, dtype=torch.bool, device=device)

@@ -347,7 +347,7 @@ def place(rule: Windows, data: "Observed") -> "Placed":
         shares = torch.arange(n + 1, dtype=torch.float64, device=device) / n
         return Placed(span * shares, None)
     if rule.rule == "explicit":
-        cuts = torch.tensor(rule.cuts[0].tolist(), dtype=torch.float64, device=device)
+        cuts = torch.as_tensor(rule.cuts[0], dtype=torch.float64, device=device)
         return Placed(cuts - data.start.unsqueeze(1), None)
     if rule.rule == "points":
         step = int(rule.amount)
@@ -393,13 +393,15 @@ def _most(count: "Tensor") -> int:
     """The largest of ``(B,)``: a size that a graph takes from the data."""
     if count.shape[0] == 0:
         return 1
-    if count.is_meta:
-        raise InputError(
-            "times and lengths decide how many windows by duration or points there are, and "
-            "tensors on the meta device have no numbers; take windows by count, or cut times"
-        )
     import torch
 
+    under_vmap = not torch.compiler.is_compiling() and torch._C._functorch.is_batchedtensor(count)
+    if count.is_meta or under_vmap:
+        raise InputError(
+            "times and lengths decide how many windows by duration or points there are, and "
+            "tensors on the meta device or under vmap have no numbers; take windows by count, or "
+            "cut times"
+        )
     most: int = count.max().item()  # type: ignore[assignment]  # int() would fix it for ever
     torch._check(most >= 1)  # type: ignore[no-untyped-call]
     return most
