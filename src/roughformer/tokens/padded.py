@@ -102,7 +102,9 @@ def log_power(words: Tensor, floor: float) -> Tensor:
     """
     cosine, sine = words.unbind(dim=-1)
     power = torch.addcmul(cosine.square(), sine, sine)  # 4x as fast as a sum over the last axis
-    mean = power.mean(dim=-1, keepdim=True).clamp(min=torch.finfo(words.dtype).tiny)
+    mean = power.mean(dim=-1, keepdim=True)
+    # Not clamped at the least number of float64: ONNX has bounds in float32, where that is 0.
+    mean = torch.where(mean > 0, mean, 1.0)
     return (power / mean / floor).log1p()
 
 
