@@ -219,19 +219,16 @@ class Service:
 
     async def _wait(self, job: Job) -> Any:
         """The result; 503 if it takes too long, but not where streams may have changed already."""
+        seconds = self.limits.request_seconds
         try:
-            async with asyncio.timeout(self.limits.request_seconds):
-                return await asyncio.shield(job.future)
-        except TimeoutError:
-            if not job.give_up() and job.kind != "predict":
-                return await job.future
-            job.future.cancel()
-            raise APIError(
-                503,
-                f"there was no answer within {self.limits.request_seconds:g} s; try again",
-                retry_after=5,
-            ) from None
+            await asyncio.wait((job.future,), timeout=seconds)
         except asyncio.CancelledError:  # the client has gone
             job.give_up()
             job.future.cancel()
             raise
+        if not job.future.done() and (job.give_up() or job.kind == "predict"):
+            job.future.cancel()
+            raise APIError(
+                503, f"there was no answer within {seconds:g} s; try again", retry_after=5
+            )
+        return await job.future

@@ -38,6 +38,8 @@ __all__ = [
 
 ARROW = "application/vnd.apache.arrow.stream"
 PARQUET = "application/vnd.apache.parquet"
+_MAX_ENTRY = 4 * MAX_ID_LENGTH + 8  # bytes of an entry of a column of such a file
+_ROOM = 1 << 20  # bytes of its pages beside entries
 _MAX_EXPANSION = 16  # unpacked size of a Parquet file, in multiples of the largest body
 _PANDAS_INDEX = "__index_level_"
 _DICTIONARY, _RECORD_BATCH = 2, 3  # kinds of Arrow messages
@@ -255,11 +257,17 @@ def read_parquet(
     """
     with _client_error("this is not a Parquet file"):
         with pq.ParquetFile(pa.BufferReader(data)) as file:
-            n_rows, schema = file.metadata.num_rows, file.schema_arrow
+            n_rows, n_columns = file.metadata.num_rows, file.metadata.num_columns
+            schema = file.schema_arrow
         if n_rows > limits.max_length:
             raise APIError(400, f"a request may have {limits.max_length} rows, got {n_rows}")
-        if unpacked_size(data, limits.max_length) > _MAX_EXPANSION * limits.max_body:
-            raise APIError(413, "the Parquet file is too large when unpacked; send fewer rows")
+        room = min(_MAX_EXPANSION * limits.max_body, _ROOM + n_rows * n_columns * _MAX_ENTRY)
+        if unpacked_size(data, limits.max_length) > room:
+            raise APIError(
+                413,
+                f"the Parquet file is too large when unpacked: its {n_rows} rows may have {room} "
+                "bytes; send fewer rows or shorter strings",
+            )
         if known is None:
             known = strings = schema.names
         _refuse_unknown(schema.names, known)
