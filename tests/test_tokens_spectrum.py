@@ -157,3 +157,11 @@ def test_rates_that_the_series_are_too_short_for_are_refused():
         TempoEncoder.fit(tone(1.0), np.array([0.01]))
     with pytest.raises(InputError, match="positive"):
         TempoEncoder.fit(tone(1.0), np.array([-1.0, 1.0]))
+
+
+def test_gain_does_not_matter_to_a_spectrum_however_small():
+    words = torch.randn(1, 2, 30, 2, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(
+        log_power(1e-20 * words, 0.5), log_power(words, 0.5), atol=1e-3, rtol=0
+    )
+    assert (log_power(0 * words, 0.5) == 0).all()
