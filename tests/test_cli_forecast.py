@@ -68,6 +68,14 @@ def test_options_of_learning_are_refused_where_a_model_is_used(tmp_path, file):
         assert f"--{option} is for learning" in fails(*ask, f"--{option}", value)
 
 
+def test_other_tools_name_the_one_for_forecasters(tmp_path, file):
+    ask = ("forecast", file, "--model", tmp_path / "m", "--out", tmp_path / "o.csv")
+    succeeds(*ask, *QUICK)
+    assert "roughformer forecast DATA --model" in fails("predict", tmp_path / "m", file)
+    with pytest.raises(rf.InputError, match="load it with RFormerForecaster"):
+        rf.RFormerClassifier.load(tmp_path / "m")
+
+
 def test_a_note_on_the_horizon_is_told_once(tmp_path, file):
     far = ("forecast", file, "--horizon", "2", "--ahead", "3", "--out", tmp_path / "o.csv")
     assert succeeds(*far, *QUICK).err.count("trained for up to 2 ahead") == 1

@@ -1,5 +1,7 @@
 """Intervals of regressors and prediction sets of classifiers that hold as often as was asked."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -109,3 +111,16 @@ def test_without_calibration_or_with_too_little_it_says_so(regressor, classifier
         regressor.calibrate(x, target).predict_interval(x, coverage=0.99)
     with pytest.raises(InputError, match="one label for each"):
         classifier.calibrate(x, target[:3])
+
+
+def test_channels_that_are_never_seen_are_told_of_whole_series_not_of_thinned_ones():
+    x, _ = levels(30, 5)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        calibrate_scores(rf.SeriesBatch.from_arrays(x[..., None]), warned_scores)
+    assert len(told) == 1
+
+
+def warned_scores(batch):
+    warnings.warn(f"in {batch.n_points} points", rf.UnobservedWarning, stacklevel=2)
+    return np.zeros((len(batch), 1))

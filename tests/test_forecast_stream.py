@@ -88,6 +88,24 @@ def test_windows_do_not_depend_on_how_points_come_in(model):
     np.testing.assert_array_equal([f.value for f in a], [f.value for f in b])
 
 
+def test_a_huge_gap_makes_a_bounded_number_of_forecasts_and_says_so(model):
+    whole, single = (rf.ForecastStream(model, every=1.0, ahead=[1.0]) for _ in range(2))
+    times, values = np.array([0.0, 1e9, 1e9 + 2.5, 2e9]), np.ones((4, 2))
+    with pytest.warns(UserWarning, match="nothing was observed for more than 1000"):
+        made = whole.push(times, values)
+    assert [f.time for f in made] == [
+        *range(1, 1001),
+        1e9 + 1,
+        1e9 + 2,
+        *(1e9 + np.arange(3, 1003)),
+    ]
+    with pytest.warns(UserWarning, match="nothing was observed"):
+        again = [f.time for t, v in zip(times, values, strict=True) for f in single.push(t, v)]
+    assert again == [f.time for f in made]
+    with pytest.warns(UserWarning, match="nothing was observed"):
+        assert len(single.advance(1e12)) == 1000
+
+
 def test_what_a_stream_holds_and_looks_at_does_not_grow(model, monkeypatch):
     rng = np.random.default_rng(0)
     stream = rf.ForecastStream(model)

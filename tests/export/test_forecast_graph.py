@@ -95,6 +95,12 @@ def test_the_graph_of_several_networks_answers_as_they_do_together():
     assert max(gaps.values()) < 1e-5
 
 
+def test_no_times_have_no_answers(run):
+    x, t, age = series(2, 2)
+    found = run(padded(x, t, age, 40) | {"at": np.zeros((2, 0))})
+    assert (found["value"].shape, found["quantiles"].shape) == ((2, 0, 3), (2, 0, 3, 9))
+
+
 def test_times_within_a_series_are_not_answered(run):
     x, t, age = series(1, 2)
     at = seconds(np.array([[t[0][5], t[0][-1], t[0][-1] + 1]]))

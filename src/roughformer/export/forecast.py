@@ -64,7 +64,9 @@ class ForecastGraph(Exportable):
     ) -> tuple[Tensor, Tensor]:
         """See the class."""
         moments, end = self._moments(values, times, lengths, static)
-        n, m, c = values.shape[0], at.shape[1], self.config.n_channels
+        asked = at.shape[1]
+        at = torch.cat([at, end], dim=1)  # one time more, as a graph cannot attend for none
+        n, m, c = values.shape[0], asked + 1, self.config.n_channels
         ahead = at - end
         phase = torch.remainder(at.unsqueeze(-1) / self.periods, 1.0).float()  # (B, M, P)
         queries = Queries(
@@ -83,10 +85,12 @@ class ForecastGraph(Exportable):
         spread, centre = self.spread[queries.channel], self.centre[queries.channel]
         nothing = self.never | (ahead <= 0).unsqueeze(-1)  # (B, M, C)
         point = (point * spread + centre).view(n, m, c)
-        quantiles = (quantiles * spread.unsqueeze(-1) + centre.unsqueeze(-1)).view(n, m, c, -1)
+        quantiles = (quantiles * spread.unsqueeze(-1) + centre.unsqueeze(-1)).view(
+            n, m, c, len(QUANTILES)
+        )
         return (
-            torch.where(nothing, torch.nan, point),
-            torch.where(nothing.unsqueeze(-1), torch.nan, quantiles),
+            torch.where(nothing, torch.nan, point)[:, :asked],
+            torch.where(nothing.unsqueeze(-1), torch.nan, quantiles)[:, :asked],
         )
 
     def _moments(

@@ -13,6 +13,7 @@ held-out series are predicted thinned as well.
 """
 
 import math
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +25,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from roughformer.errors import InputError
-from roughformer.series import SeriesBatch
+from roughformer.series import SeriesBatch, UnobservedWarning
 from roughformer.tokens import thinned
 
 __all__ = [
@@ -264,14 +265,17 @@ def calibrate_scores(
     one calibration for each of the m columns.
     """
     batches = [thinned(batch, drop, seed=k) for k, drop in enumerate(_THINNED)]
-    scores = np.concatenate([scores_of(some) for some in batches])
+    scores = [scores_of(batches[0])]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnobservedWarning)  # told of the whole series
+        scores += [scores_of(some) for some in batches[1:]]
     observed = np.concatenate([n_observed(some) for some in batches])
     # A range for each rate, so that each has as many scores as there are series.
     n_ranges = len(_THINNED) if len(batch) >= 20 else 1
     series = np.tile(np.arange(len(batch)), len(_THINNED))
     return [
         LevelCalibration.fit(column[known], observed[known], series[known], n_ranges)
-        for column in scores.T
+        for column in np.concatenate(scores).T
         for known in [~np.isnan(column)]
     ]
 

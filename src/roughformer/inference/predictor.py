@@ -364,6 +364,10 @@ class Predictor:
         """
         _check_device(device)
         saved = load_checkpoint(directory)
+        if saved.config.get("kind") == "forecaster":
+            raise InputError(
+                f"{os.fspath(directory)} holds a forecaster: load it with RFormerForecaster"
+            )
         try:
             kind = get_model(saved.config["kind"])
             encoder = kind.encoder.model_validate(saved.config["encoder"])

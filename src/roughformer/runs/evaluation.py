@@ -47,6 +47,10 @@ def load_model(path: Path, threads: int | None = None, device: str = "cpu") -> T
     """The estimator of a run or of a model's directory."""
     directory = model_directory(path)
     config = load_checkpoint(directory).config
+    if config.get("kind") == "forecaster":
+        raise InputError(
+            f"{directory} holds a forecaster: roughformer forecast DATA --model {directory}"
+        )
     task = config.get("facts", {}).get("task")
     if task not in ("classification", "regression"):
         raise CheckpointError(

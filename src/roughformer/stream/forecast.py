@@ -6,6 +6,7 @@ first one, and a forecast costs the same after a thousand observations as after 
 """
 
 import os
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -29,6 +30,7 @@ from roughformer.util.checks import real_number
 
 Floats = npt.NDArray[np.float64]
 
+_MOST_DUE = 1000  # forecasts without a new observation
 _EPOCH = np.datetime64(0, "s")
 
 
@@ -74,7 +76,8 @@ class ForecastStream:
     model : RFormerForecaster, ForecastPredictor or path
         A fitted forecaster, or the directory of a saved one.
     every : float, optional
-        Make a forecast each time so much has passed since the first observation.
+        Make a forecast each time so much has passed since the first observation; 1,000 times at
+        most without a new one, after which a warning says that there are none until it comes.
     ahead : array-like (M,), optional
         How long ahead these forecasts are for; by default ten steps up to the horizon. More than
         the horizon after the last observation, forecasts stay as they are there.
@@ -188,6 +191,10 @@ class ForecastStream:
             if not self._count:
                 self._first = new.times[0]
             due = self._due(new.times[-1], inclusive=False)
+            if due is not None and self._is_stale(due):
+                self._keep(new.times[begin : begin + 1], new.values[begin : begin + 1])
+                begin += 1
+                continue
             end = len(new.times) if due is None else int(np.searchsorted(new.times, due, "right"))
             self._keep(new.times[begin:end], new.values[begin:end])
             if due is not None:
@@ -212,7 +219,7 @@ class ForecastStream:
         if not self._count or time <= self._last:
             return []
         made = []
-        while (due := self._due(time, inclusive=True)) is not None:
+        while (due := self._due(time, inclusive=True)) is not None and not self._is_stale(due):
             made.append(self._advanced(due))
         self._last = time
         return made
@@ -301,6 +308,20 @@ class ForecastStream:
         number = np.floor(reached / self._every * (1 + 1e-12)) + 1
         due = float(self._first + number * self._every)
         return due if due < until or (inclusive and due == until) else None
+
+    def _is_stale(self, due: float) -> bool:
+        """Whether so much time passed without an observation that no more forecasts are made."""
+        assert self._every is not None
+        newest = self._times[self._size - 1] if self._size else due
+        stale = bool(due > newest + _MOST_DUE * self._every)
+        if stale:
+            warnings.warn(
+                f"nothing was observed for more than {_MOST_DUE} times 'every' after {newest:.9g}: "
+                "there are no forecasts until something is",
+                UserWarning,
+                stacklevel=3,
+            )
+        return stale
 
     def _advanced(self, due: float) -> Forecast:
         self._last = due
