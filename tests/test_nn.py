@@ -246,7 +246,9 @@ def test_on_another_device_nothing_is_copied_to_the_host():
         assert {x.device.type for x in (tokens, ends, mask)} == {"meta"}
         assert tokens.shape == (4, 5, layer.n_features(2))
     for rule in (rf.Windows.by_duration(1.0), rf.Windows.by_points(3)):
-        with pytest.raises(rf.InputError, match="tensors on the meta device or under vmap have no numbers"):
+        with pytest.raises(
+            rf.InputError, match="tensors on the meta device or under vmap have no numbers"
+        ):
             MultiViewSignature(rule)(values, times, lengths)
 
 
