@@ -419,6 +419,22 @@ def test_mostly_missing_values_add_ridge_on_summaries(tmp_path):
     )
 
 
+def test_boosting_of_mostly_missing_values_learns_from_plain_words():
+    rng = np.random.default_rng(7)
+    x, _ = waves(240, 12)
+    kind = rng.integers(0, 2, 240)
+    x[:, :, 0] += kind[:, None]
+    for missing, plain in ((0.7, True), (0.0, False)):
+        x[rng.random(x.shape) < missing] = np.nan
+        model = rf.RFormerClassifier(random_state=0).fit(x if plain else np.nan_to_num(x), kind)
+        encoder = model.predictor_.encoder
+        names = {encoder.summary_names[i].split(" of ")[0] for i in encoder.plain}
+        assert {"log n", "mean", "last", "duration"} <= names
+        assert "kurtosis" not in names
+        used = set(model.predictor_.model.forests["boosting"].feature.tolist())
+        assert (used <= {0, *encoder.plain}) == plain
+
+
 def test_a_blend_leaves_out_what_is_far_worse_however_small_the_errors():
     rng = np.random.default_rng(5)
     y = rng.normal(size=(300, 1))
@@ -453,7 +469,8 @@ def test_forests_are_those_of_scikit_learn(outputs):
         np.testing.assert_allclose(found, trees.predict_proba(fresh), atol=1e-6)
         boosted = HistGradientBoostingClassifier(max_iter=10).fit(x, y)
         before = np.concatenate([np.full((50, 3), np.nan, np.float32), fresh], axis=1)
-        raw = Forest.of_boosting(boosted, outputs, first=3)(torch.from_numpy(before)).numpy()
+        forest = Forest.of_boosting(boosted, outputs, np.arange(3, before.shape[1]))
+        raw = forest(torch.from_numpy(before)).numpy()
         shares = np.exp(raw) / np.exp(raw).sum(axis=1, keepdims=True)
         np.testing.assert_allclose(shares, boosted.predict_proba(fresh), atol=1e-6)
     else:

@@ -78,7 +78,8 @@ def fit_ensemble(
     goal = np.where(y[:, None] == np.arange(n_outputs), 1.0, -1.0) if classes else y
     folds = _folds(y if classes else None, n, groups, seed)
     cells, summary = inputs["cells"], inputs["summary"]
-    names = _parts(n, n_outputs, classes, bool(encoder.rhythmic), encoder.sparse(summary))
+    sparse = encoder.sparse(summary)
+    names = _parts(n, n_outputs, classes, bool(encoder.rhythmic), sparse)
     sizes = {"n_views": len(encoder.spans)} | (_MANY if n > _DUAL else {})
     path = PathFeatures(len(encoder.channels), encoder.n_cells, **sizes)
     some = torch.from_numpy(np.sort(rng.permutation(n)[:1024]))
@@ -110,15 +111,19 @@ def fit_ensemble(
         if name == "kernel":
             kernel, parts[name] = _kernel(components, goal, w, folds, groups is not None, rng)
             continue
-        first = len(encoder.usual) if name == "rhythm" else 0  # rhythms are behind the rest
-        table = seen.pop(name, summary[:, first:]).numpy()
+        columns = np.arange(summary.shape[1])
+        if name == "rhythm":
+            columns = columns[len(encoder.usual) :]
+        elif name == "boosting" and sparse:  # the rest of the words is noise
+            columns = columns[encoder.plain]
+        table = (seen.pop(name) if name in seen else summary[:, columns]).numpy()
         parts[name] = np.full((n, n_outputs), np.nan)
         for train, held in folds:
             grown = _grow(name, table[train], y[train], w[train], classes, seed, few=True)
             parts[name][held] = _predict(grown, table[held], n_outputs, classes)
         grown = _grow(name, table, y, w, classes, seed)
         if name in _BOOSTED:
-            forests[name] = Forest.of_boosting(grown, n_outputs, first)
+            forests[name] = Forest.of_boosting(grown, n_outputs, columns)
         else:
             forests[name] = Forest.of_extra_trees(grown, n_outputs)
     config = EnsembleConfig(

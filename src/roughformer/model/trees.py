@@ -116,9 +116,9 @@ class Forest(nn.Module):
         return cls.of(trees)
 
     @classmethod
-    def of_boosting(cls, model: Any, n_outputs: int, first: int = 0) -> Self:
+    def of_boosting(cls, model: Any, n_outputs: int, columns: Any = None) -> Self:
         """Of scikit-learn's ``HistGradientBoosting``: its raw predictions. Of two classes the
-        second has them, with the first at 0. ``first``: the column of its first feature.
+        second has them, with the first at 0. ``columns``: where its features stand; as they come.
         """
         raw = np.ravel(model._baseline_prediction)
         baseline = np.zeros((1, n_outputs))
@@ -132,6 +132,7 @@ class Forest(nn.Module):
             for k, predictor in enumerate(round_):
                 nodes = predictor.nodes
                 inner = nodes["is_leaf"] == 0
+                feature = nodes["feature_idx"].astype(np.int64)
                 column = k if len(round_) > 1 or n_outputs == 1 else 1
                 values = np.zeros((len(nodes), n_outputs))
                 values[:, column] = np.where(inner, 0.0, nodes["value"])
@@ -139,7 +140,7 @@ class Forest(nn.Module):
                 right = np.where(inner, nodes["right"].astype(np.int64), -1)
                 trees.append(
                     {
-                        "feature": nodes["feature_idx"].astype(np.int64) + first,
+                        "feature": feature if columns is None else columns[feature],
                         "threshold": nodes["num_threshold"],
                         "left": left,
                         "right": right,

@@ -21,7 +21,7 @@ from roughformer.tokens.fitted import (
 )
 from roughformer.tokens.padded import PaddedInputs
 from roughformer.tokens.rhythm import FREQUENCIES, RHYTHM, rhythm
-from roughformer.tokens.summary import CONTRASTS, SUMMARY, contrasts, summaries
+from roughformer.tokens.summary import CONTRASTS, PLAIN, SUMMARY, contrasts, summaries
 
 __all__ = ["CellEncoder"]
 
@@ -168,6 +168,13 @@ class CellEncoder(BaseModel):
         each = summary[:, : len(self.channels) * len(SUMMARY) : len(SUMMARY)].expm1()
         samples = summary[:, len(self.channels) * len(SUMMARY) + 1].exp()
         return bool((2 * each.round() < samples.round().unsqueeze(1)).double().mean() > 0.5)
+
+    @property
+    def plain(self) -> list[int]:
+        """Columns of a summary that a few observations settle, and what is not of one channel."""
+        count = len(self.channels) * len(SUMMARY)
+        words = [i for i in range(count) if SUMMARY[i % len(SUMMARY)] in PLAIN]
+        return words + list(range(count, len(self.usual)))
 
     def _summary(self, batch: SeriesBatch) -> Tensor:
         """``(B, S)``, a block of series at a time; NaN = not known."""

@@ -11,6 +11,7 @@ SUMMARY = (
     "von Neumann ratio", "autocorrelation", "crossings of the mean", "time of min", "time of max",
     "mean |deviation| / sd", "beyond one sd", "sd around the slope", "sd of steps",
 )  # fmt: skip
+PLAIN = ("log n", "mean", "min", "max", "first", "last")  # that a few observations settle
 CONTRASTS = ("mean", "q50")  # compared between channels
 _QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 _ROUNDING = 1e-6  # of a standard deviation
