@@ -12,7 +12,6 @@
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -265,12 +264,12 @@ class Layout:
         at = self.clock_at(view)
         return slice(at, at + self.clock_size(view))
 
-    @cached_property
+    @property
     def has_corners(self) -> bool:
         """Whether lags or counts give paths corners that are not points of the series."""
         return any(lifts.lags or lifts.counts for lifts in self.lifts.values())
 
-    @cached_property
+    @property
     def size(self) -> int:
         """Features of a token."""
         return sum(self.signature_size(v) + self.clock_size(v) for v in self.views)

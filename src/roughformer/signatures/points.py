@@ -158,7 +158,7 @@ def values_at(batch: SeriesBatch, since: npt.ArrayLike) -> npt.NDArray[np.float6
     gap = batch.times[high] - batch.times[low]
     share = np.divide(when - left, gap, out=np.zeros(len(when)), where=gap > 0).clip(0, 1)
     mixed = values[low] + share[:, None] * (values[high].astype(np.float64) - values[low])
-    return np.asarray(mixed.reshape(len(batch), n_times, -1))
+    return np.asarray(mixed.reshape(len(batch), n_times, values.shape[1]))
 
 
 def dense_values(
