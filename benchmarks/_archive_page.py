@@ -66,8 +66,15 @@ class Scores:
         self.sets = [s for s in self.all_sets if all(s in finished[m] for m in self.models)]
 
     def mean(self, name: str, model: str, what: str) -> float:
-        """Mean over the seeds, NaN if there are none or no such score."""
-        values = [r[what] for r in self.rows.get((name, model), ()) if what in r]
+        """Mean over the seeds, NaN if there are none or no such score; of times, over those that
+        all models have: other seeds were run on other days.
+        """
+        rows = self.rows.get((name, model), [])
+        if what.endswith("_seconds"):
+            each = [{r["seed"] for r in self.rows.get((name, m), ())} for m in self.models]
+            shared = set.intersection(*each)
+            rows = [r for r in rows if not shared or r["seed"] in shared]
+        values = [r[what] for r in rows if what in r]
         return float(np.mean(values)) if values else float("nan")
 
     def of(self, model: str, what: str | None = None, sets: list[str] | None = None) -> Any:
@@ -146,12 +153,24 @@ def _summary(scores: Scores) -> list[str]:
     return text
 
 
+def _noise(scores: Scores, name: str, ours: float, best: float) -> str:
+    """How a difference of accuracies compares with chance."""
+    if not scores.larger_is_better:
+        return "not known"
+    n = scores.rows[name, OURS][0]["n_test"]
+    error = ((ours * (1 - ours) + best * (1 - best)) / n) ** 0.5
+    return (
+        f"{(best - ours) * n:.0f} of {n} test series, {(best - ours) / error:.1f} standard errors "
+        "of a difference (to the best of five peers)"
+    )
+
+
 def _behind(scores: Scores, drop: float) -> list[str]:
     lines = []
     for name in scores.all_sets:
         ours, (best, peer) = scores.mean(name, OURS, scores.metric), scores.best_peer(name)
         if ours < best - _BEHIND:
-            reason = REASONS.get((name, drop), "not known yet")
+            reason = REASONS.get((name, drop)) or _noise(scores, name, ours, best)
             lines.append([name, _number(ours), f"{_number(best)} ({TITLES[peer]})", reason])
     if OURS not in scores.models:
         return []

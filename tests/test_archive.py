@@ -200,17 +200,17 @@ def row(name, model, accuracy, **more):
 
 def test_the_page_has_means_over_seeds_and_what_is_behind():
     rows = [
-        row("One", "rformer", 0.6, ece=0.02),
-        row("One", "rformer", 0.7, seed=1, ece=0.04),
-        row("One", "quant", 0.95, ece=0.5),
+        row("One", "rformer", 0.6, ece=0.02, n_test=100),
+        row("One", "rformer", 0.7, seed=1, ece=0.04, fit_seconds=70.0),
+        row("One", "quant", 0.95, ece=0.5, n_test=100),
         row("Two", "rformer", 0.9, ece=0.01),
         row("Two", "quant", 0.85, ece=0.5),
         row("Two", "minirocket", 0.8),
         row("One", "minirocket", 0.0, error="time limit") | {"task": None},
     ]
     text = page({key_of(r): r for r in rows})
-    assert "| **roughformer** | 0.775 | 1.50 | 1 | 0.020 |" in text
-    assert "| One | 0.650 | 0.950 (QUANT) | not known yet |" in text
+    assert "| **roughformer** | 0.775 | 1.50 | 1 | 0.020 |  | 4 | 2 |" in text
+    assert "| One | 0.650 | 0.950 (QUANT) | 30 of 100 test series, 5.7 standard errors of" in text
     assert "| full: mean accuracy at least 0.01 above the best peer's | -0.125 | no |" in text
     assert "| MiniRocket | 1 | 0.800 | 0.900 |" in text
     assert "| MiniRocket | time limit | One (0 % dropped, seed 0) |" in text
