@@ -338,3 +338,11 @@ def test_what_cannot_be_guaranteed_is_said():
         alarm_with_guarantee(noise(20, 48.0, 7), 1 / 24, onsets=[[]], horizon=1.0)
     with pytest.raises(InputError, match="times"):
         alarm_with_guarantee([([1.0, 2.0], [1.0])], 1 / 24)
+
+
+def test_recordings_without_time_between_answers_count_nowhere():
+    rng = np.random.default_rng(0)
+    watched = [(np.arange(200.0), rng.random(200)) for _ in range(22)]
+    moments = [(np.array([0.0, 1.0, 2.0]), np.array([0.9, np.nan, np.nan]))] * 30
+    alone, beside = (alarm_with_guarantee(x, rate=1.0) for x in (watched, watched + moments))
+    assert beside == alone

@@ -8,6 +8,7 @@ from export_models import run_module
 
 import roughformer as rf
 from command import fails, succeeds
+from roughformer.export import export_model
 from roughformer.export.files import open_graph
 from roughformer.export.forecast import ForecastGraph, forecast_differences
 from roughformer.model import QUANTILES
@@ -137,3 +138,10 @@ def test_the_command_line_exports_a_forecaster(exported):
     assert about["quantiles"] == list(QUANTILES)
     said = fails("export", folder / "model", "--step", "--out", folder / "other.onnx")
     assert "no step graph" in said
+
+
+def test_a_forecaster_of_a_few_plain_series_is_exported(tmp_path):
+    x, t, _ = series(12, 6)
+    model = rf.RFormerForecaster(**TINY, context=16).fit([v[:, :2] for v in x], t)
+    assert len(ForecastGraph(model.predictor_).edges) == 0  # too few to tell horizons apart
+    assert export_model(model.predictor_, tmp_path / "model.onnx").largest < 1e-4

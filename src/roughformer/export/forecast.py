@@ -80,8 +80,10 @@ class ForecastGraph(Exportable):
         mean = torch.stack([a for a, _ in answers]).double().mean(dim=0)
         quantiles = torch.stack([q for _, q in answers]).double().mean(dim=0)
         point = (mean + quantiles[:, QUANTILES.index(0.5)]) / 2
-        of_range = (self.edges < queries.ahead.double().unsqueeze(-1)).sum(dim=-1)
-        quantiles = (self.weights[of_range] @ quantiles.unsqueeze(-1)).squeeze(-1)
+        weights = self.weights
+        if len(self.edges):  # ONNX counts no edges as one; then there is one range
+            weights = weights[(self.edges < queries.ahead.double().unsqueeze(-1)).sum(dim=-1)]
+        quantiles = (weights @ quantiles.unsqueeze(-1)).squeeze(-1)
         spread, centre = self.spread[queries.channel], self.centre[queries.channel]
         nothing = self.never | (ahead <= 0).unsqueeze(-1)  # (B, M, C)
         point = (point * spread + centre).view(n, m, c)

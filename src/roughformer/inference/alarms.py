@@ -474,7 +474,9 @@ def alarm_with_guarantee(
         raise InputError("onsets need a horizon: the longest time from an onset to its alarm")
     reach = 1.0 if horizon is None else horizon
     quiet = np.array([_quiet_time(*x, s, reach) for x, s in zip(watched, starts, strict=True)])
-    n, total = int((quiet != 0).sum()), float(quiet.sum())
+    counted = quiet != 0  # without time between answers nothing is told of a rate
+    quiet = quiet[counted]
+    n, total = len(quiet), float(quiet.sum())
     if n < _LEAST:
         raise InputError(
             f"{n} recordings with answers do not tell how much false alarms differ between "
@@ -495,7 +497,7 @@ def alarm_with_guarantee(
             time_to_detection(s, _raised(alarm, t, v), reach)
             for (t, v), s in zip(watched, starts, strict=True)
         ]
-        false = np.array([d.false_alarms for d in detections])
+        false = np.array([d.false_alarms for d in detections])[counted]
         count, bound = int(false.sum()), _rate_bound(false, quiet, n, confidence)
         if bound > rate:
             break

@@ -44,8 +44,9 @@ log = logging.getLogger("roughformer.serve")
 _SWITCH = 2e-4
 _MAX_LINE = 8192  # bytes of a request until its first line ends
 _NOBODY = (
-    b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\ncontent-length: 0\r\n"
-    b"connection: close\r\n\r\n"
+    b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\ncontent-length: 46\r\n"
+    b"content-type: application/json\r\nconnection: close\r\n\r\n"
+    b'{"error":"the process of streams is starting"}'
 )
 _SEEN = 0.3  # seconds in which others can see that the service is not ready any more
 _LOGGING = {
@@ -359,6 +360,7 @@ def run_workers(
             ended = wait([process.sentinel for process, _ in workers])
             for k, (process, pipe) in enumerate(workers):
                 if process.sentinel in ended:
+                    process.join()  # for its exit code, and to leave no zombie
                     log.error("a worker ended (%s); another takes over", process.exitcode)
                     pipe.close()
                     workers[k] = start(k)
