@@ -419,7 +419,7 @@ def test_mostly_missing_values_add_ridge_on_summaries(tmp_path):
     )
 
 
-def test_boosting_of_mostly_missing_values_learns_from_plain_words():
+def test_trees_of_mostly_missing_values_learn_from_plain_words():
     rng = np.random.default_rng(7)
     x, _ = waves(240, 12)
     kind = rng.integers(0, 2, 240)
@@ -431,8 +431,9 @@ def test_boosting_of_mostly_missing_values_learns_from_plain_words():
         names = {encoder.summary_names[i].split(" of ")[0] for i in encoder.plain}
         assert {"log n", "mean", "last", "duration"} <= names
         assert "kurtosis" not in names
-        used = set(model.predictor_.model.forests["boosting"].feature.tolist())
-        assert (used <= {0, *encoder.plain}) == plain
+        for name in ("boosting", "summary"):
+            used = set(model.predictor_.model.forests[name].feature.tolist())
+            assert (used <= {0, *encoder.plain}) == plain
 
 
 def test_a_blend_leaves_out_what_is_far_worse_however_small_the_errors():
@@ -469,7 +470,7 @@ def test_forests_are_those_of_scikit_learn(outputs):
         np.testing.assert_allclose(found, trees.predict_proba(fresh), atol=1e-6)
         boosted = HistGradientBoostingClassifier(max_iter=10).fit(x, y)
         before = np.concatenate([np.full((50, 3), np.nan, np.float32), fresh], axis=1)
-        forest = Forest.of_boosting(boosted, outputs, np.arange(3, before.shape[1]))
+        forest = Forest.of_boosting([boosted], outputs).placed(torch.arange(3, 9))
         raw = forest(torch.from_numpy(before)).numpy()
         shares = np.exp(raw) / np.exp(raw).sum(axis=1, keepdims=True)
         np.testing.assert_allclose(shares, boosted.predict_proba(fresh), atol=1e-6)
@@ -478,9 +479,14 @@ def test_forests_are_those_of_scikit_learn(outputs):
         forest = ExtraTreesRegressor(20, random_state=0).fit(x, target)
         found = Forest.of_extra_trees(forest, 1)(torch.from_numpy(fresh))[:, 0]
         np.testing.assert_allclose(found, forest.predict(fresh), rtol=1e-5, atol=1e-5)
-        boosted = HistGradientBoostingRegressor(max_iter=10).fit(x, target)
+        options = {"max_iter": 10, "max_features": 0.3}
+        boosted = [
+            HistGradientBoostingRegressor(**options, random_state=i).fit(x, target)
+            for i in range(3)
+        ]
         found = Forest.of_boosting(boosted, 1)(torch.from_numpy(fresh))[:, 0].numpy()
-        np.testing.assert_allclose(found, boosted.predict(fresh), rtol=1e-5, atol=1e-5)
+        mean = np.mean([model.predict(fresh) for model in boosted], axis=0)
+        np.testing.assert_allclose(found, mean, rtol=1e-5, atol=1e-5)
 
 
 def test_interval_quantiles_are_numpys():
@@ -552,6 +558,7 @@ def test_words_of_a_summary_are_those_of_numpy_and_scipy():
         "beyond one sd": np.mean(np.abs(d) > 1),
         "sd around the slope": (x - line(when)).std() / scale,
         "sd of steps": np.diff(x).std() / scale,
+        "time since last": 1 - when[-1],
     }
     assert {word: found[f"{word} of b"] for word in expected} == pytest.approx(expected, rel=1e-5)
     for word, of in (("mean", np.nanmean), ("q50", np.nanmedian)):

@@ -29,14 +29,16 @@ Ints = npt.NDArray[np.int64]
 Folds = list[tuple[Ints, Ints]]
 
 _PENALTIES = np.logspace(-3, 3.5, 14)
-_EXACT = 3000  # series up to which a penalty is chosen on all of them
+_EXACT = 2000  # series up to which a penalty is chosen on all of them
 _BLEND_PENALTY = 2.0
 _CONSTANT = 100.0  # the feature that stands for the intercept
+_ROWS = 1024  # or columns, of a block of a large product
 _DUAL = 9000  # series up to which ridge works on their inner products
 _MANY = {"n_functionals": 1536, "n_features": 5000}  # for more series than that
 _BOOSTED = ("boosting", "rhythm")
 _EMBEDDING = 64  # principal components
 _TREES = 600  # of boosting, over all classes
+_BOOSTINGS = 3  # whose mean is the answer
 _TAIL = 4.0  # deviations, beyond which words of a summary are cut for ridge
 _CENTRES = 4000  # series that the kernel keeps
 _KERNEL_EXACT = 1000  # series that its width and penalty are chosen on
@@ -111,21 +113,24 @@ def fit_ensemble(
         if name == "kernel":
             kernel, parts[name] = _kernel(components, goal, w, folds, groups is not None, rng)
             continue
-        columns = np.arange(summary.shape[1])
+        columns = None  # of the summary, if not all
         if name == "rhythm":
-            columns = columns[len(encoder.usual) :]
-        elif name == "boosting" and sparse:  # the rest of the words is noise
-            columns = columns[encoder.plain]
-        table = (seen.pop(name) if name in seen else summary[:, columns]).numpy()
+            columns = torch.arange(len(encoder.usual), summary.shape[1])
+        elif sparse and name in ("boosting", "summary"):
+            columns = torch.tensor(encoder.plain)
+        x = seen.pop(name, summary)
+        table = (x if columns is None else x[:, columns]).numpy()
         parts[name] = np.full((n, n_outputs), np.nan)
         for train, held in folds:
             grown = _grow(name, table[train], y[train], w[train], classes, seed, few=True)
-            parts[name][held] = _predict(grown, table[held], n_outputs, classes)
+            parts[name][held] = _predict(grown[0], table[held], n_outputs, classes)
         grown = _grow(name, table, y, w, classes, seed)
-        if name in _BOOSTED:
-            forests[name] = Forest.of_boosting(grown, n_outputs, columns)
-        else:
-            forests[name] = Forest.of_extra_trees(grown, n_outputs)
+        forest = (
+            Forest.of_boosting(grown, n_outputs)
+            if name in _BOOSTED
+            else Forest.of_extra_trees(grown[0], n_outputs)
+        )
+        forests[name] = forest if columns is None else forest.placed(columns)
     config = EnsembleConfig(
         n_channels=len(encoder.channels), n_cells=encoder.n_cells, n_outputs=n_outputs, task=task,
         n_embedding=len(directions), parts=names,
@@ -236,22 +241,33 @@ def _ridge(
     aim = torch.from_numpy(np.asarray(goal, np.float64))
     level = weight @ aim / weight.sum()
     y = (aim - level) * root[:, None]
-    gram = (x @ x.T).double() + _CONSTANT**2 * root[:, None] * root
+    gram = _gram(x).addr_(root, root, alpha=_CONSTANT**2)
     apart = folds if grouped else []
     some = np.sort(rng.permutation(n)[:_EXACT])
     part = torch.from_numpy(some)
     _, penalty = _penalty(gram[part][:, part], y[part], _within(apart, some, n))
     coefficients, predicted = _dual(gram, y, penalty, apart)
-    slope = (x.T.double() @ coefficients).T / scale
+    sums = [coefficients.T @ part.double() for part in torch.split(x, _ROWS, dim=1)]
+    slope = torch.cat(sums, dim=1) / scale
     intercept = level - slope @ mean + _CONSTANT**2 * (root @ coefficients)
     decision = predicted / root[:, None] + level
     return (slope.numpy(), intercept.numpy()), decision.numpy()
 
 
+def _gram(x: Tensor) -> Tensor:
+    """``x @ x.T`` in float64; each pair of rows is multiplied once."""
+    found = x.new_empty(len(x), len(x), dtype=torch.float64)
+    for i in range(0, len(x), _ROWS):
+        block = x[i : i + _ROWS] @ x[i:].T
+        found[i : i + _ROWS, i:] = block
+        found[i:, i : i + _ROWS] = block.T
+    return found
+
+
 def _principal(features: Tensor, w: Tensor) -> Tensor:
     """``(E, F)``: the directions in which standardised features vary most, at most 64."""
     x, _, scale = _standardised(features, w)
-    values, vectors = torch.linalg.eigh((x @ x.T).double())
+    values, vectors = torch.linalg.eigh(_gram(x))
     count = min(_EMBEDDING, len(x))
     top, axes = values[-count:].flip(0), vectors[:, -count:].flip(1)
     real = top > 1e-9 * top[:1].clamp(min=1e-30)
@@ -284,7 +300,17 @@ def _dual(gram: Tensor, y: Tensor, penalty: float, folds: Folds) -> tuple[Tensor
     coefficients = torch.cholesky_solve(y, factor)
     if folds:
         return coefficients, _by_folds(gram, y, penalty, folds)
-    return coefficients, y - coefficients / torch.cholesky_inverse(factor).diagonal()[:, None]
+    return coefficients, y - coefficients / _inverse_diagonal(factor)[:, None]
+
+
+def _inverse_diagonal(factor: Tensor) -> Tensor:
+    """The diagonal of the inverse of the matrix that has this Cholesky factor."""
+    parts = []
+    for i in range(0, len(factor), _ROWS):  # above these columns of the inverse factor is nothing
+        columns = torch.eye(len(factor) - i, min(_ROWS, len(factor) - i), dtype=factor.dtype)
+        columns = torch.linalg.solve_triangular(factor[i:, i:], columns, upper=False)
+        parts.append(columns.square().sum(dim=0))
+    return torch.cat(parts)
 
 
 def _by_folds(gram: Tensor, y: Tensor, penalty: float, folds: Folds) -> Tensor:
@@ -306,8 +332,9 @@ def _within(folds: Folds, some: Ints, n: int) -> Folds:
 
 def _factor(gram: Tensor, penalty: float) -> Tensor:
     """Cholesky's factor of the penalised matrix."""
-    factor: Tensor = torch.linalg.cholesky(gram + penalty * torch.eye(len(gram), dtype=gram.dtype))
-    return factor
+    factor = gram.clone()
+    factor.diagonal().add_(penalty)
+    return torch.linalg.cholesky(factor, out=factor)  # type: ignore[no-any-return]
 
 
 def _ridge_of_many(
@@ -391,8 +418,12 @@ def _kernel(
 # Trees
 
 
-def _grow(name: str, x: Any, y: Any, w: Floats, classes: bool, seed: int, few: bool = False) -> Any:
-    """Trees of scikit-learn; ``few``: enough to tell how good they are."""
+def _grow(
+    name: str, x: Any, y: Any, w: Floats, classes: bool, seed: int, few: bool = False
+) -> list[Any]:
+    """Trees of scikit-learn, of models whose mean is the answer; ``few``: enough to tell how good
+    they are.
+    """
     from sklearn import ensemble
 
     if name in _BOOSTED:
@@ -402,11 +433,18 @@ def _grow(name: str, x: Any, y: Any, w: Floats, classes: bool, seed: int, few: b
         options = {
             "max_iter": rounds, "learning_rate": min(9 / rounds, 0.12), "max_leaf_nodes": 10,
             "early_stopping": False, "l2_regularization": 3.0, "min_samples_leaf": 20,
-            "max_features": 0.2, "random_state": seed,
+            "max_features": 0.1, "max_bins": 63,
         }  # fmt: skip
+        boosting = ensemble.HistGradientBoostingRegressor
         if classes:
-            return ensemble.HistGradientBoostingClassifier(**options).fit(x, y, w)
-        return ensemble.HistGradientBoostingRegressor(**options).fit(x, y[:, 0], w)
+            boosting = ensemble.HistGradientBoostingClassifier
+        # Weighted quantiles take scikit-learn a hundred times as long, even if all are equal.
+        weight = w if np.ptp(w) > 0 else None
+        y = y if classes else y[:, 0]
+        return [
+            boosting(**options, random_state=seed + i).fit(x, y, weight)
+            for i in range(1 if few else _BOOSTINGS)
+        ]
     size = x.shape[1]
     share = 0.1 if size <= 2000 else max(0.02, 200 / size)
     options = {
@@ -416,9 +454,9 @@ def _grow(name: str, x: Any, y: Any, w: Floats, classes: bool, seed: int, few: b
         "n_jobs": torch.get_num_threads(),
     }
     if classes:
-        return ensemble.ExtraTreesClassifier(criterion="entropy", **options).fit(x, y, w)
+        return [ensemble.ExtraTreesClassifier(criterion="entropy", **options).fit(x, y, w)]
     y = y[:, 0] if y.shape[1] == 1 else y
-    return ensemble.ExtraTreesRegressor(min_samples_leaf=2, **options).fit(x, y, w)
+    return [ensemble.ExtraTreesRegressor(min_samples_leaf=2, **options).fit(x, y, w)]
 
 
 def _predict(model: Any, x: Any, n_outputs: int, classes: bool) -> Floats:

@@ -54,6 +54,11 @@ class Forest(nn.Module):
             node = self.left[node].long() + right.to(node.dtype)
         return self.values[self.leaf[node].long()].sum(dim=1)
 
+    def placed(self, columns: Tensor) -> Self:
+        """Change to a table in which its features stand in these columns."""
+        self.feature.copy_(columns[self.feature.long()])
+        return self
+
     @classmethod
     def of(cls, trees: list[dict[str, Any]]) -> Self:
         """From trees as arrays: ``feature``, ``threshold``, ``left``, ``right`` (-1 in a leaf) and
@@ -116,11 +121,11 @@ class Forest(nn.Module):
         return cls.of(trees)
 
     @classmethod
-    def of_boosting(cls, model: Any, n_outputs: int, columns: Any = None) -> Self:
-        """Of scikit-learn's ``HistGradientBoosting``: its raw predictions. Of two classes the
-        second has them, with the first at 0. ``columns``: where its features stand; as they come.
+    def of_boosting(cls, models: list[Any], n_outputs: int) -> Self:
+        """Of scikit-learn's ``HistGradientBoosting``: the mean of their raw predictions. Of two
+        classes the second has them, with the first at 0.
         """
-        raw = np.ravel(model._baseline_prediction)
+        raw = np.ravel(models[0]._baseline_prediction)
         baseline = np.zeros((1, n_outputs))
         baseline[0, -len(raw) :] = raw
         leaf = np.array([-1])
@@ -128,19 +133,18 @@ class Forest(nn.Module):
             {"feature": leaf, "threshold": np.zeros(1), "left": leaf, "right": leaf,
              "values": baseline},
         ]  # fmt: skip
-        for round_ in model._predictors:
+        for round_ in (found for model in models for found in model._predictors):
             for k, predictor in enumerate(round_):
                 nodes = predictor.nodes
                 inner = nodes["is_leaf"] == 0
-                feature = nodes["feature_idx"].astype(np.int64)
                 column = k if len(round_) > 1 or n_outputs == 1 else 1
                 values = np.zeros((len(nodes), n_outputs))
-                values[:, column] = np.where(inner, 0.0, nodes["value"])
+                values[:, column] = np.where(inner, 0.0, nodes["value"] / len(models))
                 left = np.where(inner, nodes["left"].astype(np.int64), -1)
                 right = np.where(inner, nodes["right"].astype(np.int64), -1)
                 trees.append(
                     {
-                        "feature": feature if columns is None else columns[feature],
+                        "feature": nodes["feature_idx"].astype(np.int64),
                         "threshold": nodes["num_threshold"],
                         "left": left,
                         "right": right,

@@ -171,7 +171,7 @@ class CellEncoder(BaseModel):
 
     @property
     def plain(self) -> list[int]:
-        """Columns of a summary that a few observations settle, and what is not of one channel."""
+        """Columns of a summary that boosting sees where most values are missing."""
         count = len(self.channels) * len(SUMMARY)
         words = [i for i in range(count) if SUMMARY[i % len(SUMMARY)] in PLAIN]
         return words + list(range(count, len(self.usual)))

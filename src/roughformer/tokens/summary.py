@@ -10,8 +10,10 @@ SUMMARY = (
     "skewness", "slope", "mean |step|", "median |rate|", "max |rate|", "kurtosis",
     "von Neumann ratio", "autocorrelation", "crossings of the mean", "time of min", "time of max",
     "mean |deviation| / sd", "beyond one sd", "sd around the slope", "sd of steps",
+    "time since last",
 )  # fmt: skip
-PLAIN = ("log n", "mean", "min", "max", "first", "last")  # that a few observations settle
+# What boosting sees where most values are missing: the others are noise of a few observations.
+PLAIN = ("log n", "mean", "sd", "min", "max", "first", "last", "slope", "time since last")
 CONTRASTS = ("mean", "q50")  # compared between channels
 _QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 _ROUNDING = 1e-6  # of a standard deviation
@@ -20,7 +22,8 @@ _ROUNDING = 1e-6  # of a standard deviation
 def summaries(data: Observed, centre: Tensor, scale: Tensor, unit: float) -> Tensor:
     """``(B, C, words)``, float64, NaN where nothing tells: for each channel the ``SUMMARY`` of its
     observations, scaled by ``centre`` and ``scale (C,)``; steps are from one to the next, and
-    rates are steps per ``unit`` of time. The times of the extremes are shares of the span.
+    rates are steps per ``unit`` of time. The times of the extremes are shares of the span; the time
+    since the last observation is in units.
 
     The von Neumann ratio is the mean squared step over the variance: near 2 for noise, near 0 for
     a smooth path.
@@ -53,7 +56,8 @@ def summaries(data: Observed, centre: Tensor, scale: Tensor, unit: float) -> Ten
     crossings = ((above.gather(1, after) != above) & between).sum(dim=1) / size_of_steps
     spread_moves = move.square().sum(dim=1) / size_of_steps
     drift = move.sum(dim=1) / size_of_steps
-    span = torch.where(data.span > 0, data.span, 1.0).unsqueeze(1) / number(unit, x)
+    duration = data.span.unsqueeze(1) / number(unit, x)
+    span = torch.where(duration > 0, duration, 1.0)
     extremes = [
         torch.where(real, sign * x, torch.inf).argmin(dim=1, keepdim=True) for sign in (1, -1)
     ]
@@ -80,6 +84,7 @@ def summaries(data: Observed, centre: Tensor, scale: Tensor, unit: float) -> Ten
         step.sum(dim=1) / size_of_steps, torch.where(steps > 0, median, 0.0),
         torch.where(between, rate, 0.0).amax(dim=1),
         *(torch.where(varies, word, 0.0) for word in shape),
+        (duration - t.gather(1, last)[:, 0]).clamp(min=0),
     ]  # fmt: skip
     table = torch.stack(words, dim=-1)
     known = (n > 0).unsqueeze(-1) | (torch.arange(len(words), device=x.device) == 0)
