@@ -38,6 +38,8 @@ _MANY = {"n_functionals": 1536, "n_features": 5000}  # for more series than that
 _BOOSTED = ("boosting", "rhythm")
 _EMBEDDING = 64  # principal components
 _TREES = 600  # of boosting, over all classes
+_SHARES = {"summary": 0.3, "rhythm": 0.2}  # of the features that a node looks at; 0.1 of the others
+_WIDE, _LEAST_SHARE = 2000, 0.02  # features beyond which it is less, down to this
 _BOOSTINGS = 3  # whose mean is the answer
 _TAIL = 4.0  # deviations, beyond which words of a summary are cut for ridge
 _CENTRES = 4000  # series that the kernel keeps
@@ -352,9 +354,10 @@ def _ridge_of_many(
     grams, sides = [], []
     for part in folds[-1]:
         rows = torch.from_numpy(part)
-        weighted = x[rows] * weight[rows, None].float()
-        grams.append((weighted.T @ x[rows]).double())
-        sides.append((weighted.T @ y[rows].float()).double())
+        root = weight[rows, None].sqrt()
+        part_x = x[rows] * root.float()
+        grams.append(_gram(part_x.T))
+        sides.append((part_x.T @ (y[rows] * root).float()).double())
     held = torch.from_numpy(folds[-1][1])
     seen = x[held]
     best: tuple[float, float, Tensor] | None = None
@@ -426,6 +429,10 @@ def _grow(
     """
     from sklearn import ensemble
 
+    size = x.shape[1]
+    # Of a wide table a smaller share is looked at, so that work does not grow with its width.
+    share = _SHARES.get(name, 0.1) * min(1.0, _WIDE / max(size, 1))
+    share = min(1.0, max(share, _LEAST_SHARE, 12 / max(size, 1) if name == "intervals" else 0.0))
     if name in _BOOSTED:
         # A round grows a tree for each of several classes: the more of them, the fewer rounds.
         count = len(np.unique(y)) if classes else 1
@@ -433,7 +440,7 @@ def _grow(
         options = {
             "max_iter": rounds, "learning_rate": min(9 / rounds, 0.12), "max_leaf_nodes": 10,
             "early_stopping": False, "l2_regularization": 3.0, "min_samples_leaf": 20,
-            "max_features": 0.1, "max_bins": 63,
+            "max_features": share, "max_bins": 63,
         }  # fmt: skip
         boosting = ensemble.HistGradientBoostingRegressor
         if classes:
@@ -443,13 +450,11 @@ def _grow(
         y = y if classes else y[:, 0]
         return [
             boosting(**options, random_state=seed + i).fit(x, y, weight)
-            for i in range(1 if few else _BOOSTINGS)
+            for i in range(1 if few or size > _WIDE else _BOOSTINGS)
         ]
-    size = x.shape[1]
-    share = 0.1 if size <= 2000 else max(0.02, 200 / size)
     options = {
         "n_estimators": 50 if few else 200 if len(x) <= 2000 else 100,
-        "max_features": max(share, min(1.0, 12 / size)) if name == "intervals" else 0.3,
+        "max_features": share,
         "random_state": seed,
         "n_jobs": torch.get_num_threads(),
     }
