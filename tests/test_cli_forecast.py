@@ -123,3 +123,19 @@ def test_a_report_shows_forecasts_beside_what_came(tmp_path):
     assert "trained on these very series" in text
     said = fails("forecast", tmp_path / "series.parquet", "--report", tmp_path / "page.pdf")
     assert ".html" in said
+
+
+def test_a_table_without_ids_whose_times_rise_is_one_series(tmp_path):
+    rng = np.random.default_rng(0)
+    days = np.datetime64("2024-01-01") + np.cumsum(rng.integers(1, 3, 80)).astype("timedelta64[D]")
+    rows = "".join(f"{d},{i % 7}\n" for i, d in enumerate(days))
+    (tmp_path / "one.csv").write_text("date,sales\n" + rows)
+    done = succeeds(
+        "forecast", tmp_path / "one.csv", "--horizon", "14d", "--ahead", "1d,7d", *QUICK,
+        "--out", tmp_path / "out.csv",
+    )  # fmt: skip
+    assert "learning from 1 series" in done.err
+    table = pv.read_csv(tmp_path / "out.csv").to_pydict()
+    assert table["channel"] == ["sales"] * 2
+    (tmp_path / "two.csv").write_text("date,sales\n" + rows + rows)
+    assert "which column of" in fails("forecast", tmp_path / "two.csv", *QUICK)

@@ -228,7 +228,49 @@ def test_channels_that_are_rarely_seen_can_be_calibrated_and_saved(tmp_path):
     assert (lower <= upper).all()
 
 
-def test_too_few_series_to_calibrate_intervals_are_told():
+def noisy_days(n=600, seed=4):
+    """One long series at uneven times: a season of 24 with noise of deviation 0.2."""
+    rng = np.random.default_rng(seed)
+    t = np.cumsum(rng.uniform(0.5, 1.5, n))
+    return (np.sin(2 * np.pi * t / 24) + 0.2 * rng.normal(size=n))[:, None], t
+
+
+def test_one_long_series_is_learned_from_and_its_end_calibrates_intervals():
+    x, t = noisy_days()
+    model = rf.RFormerForecaster(
+        horizon=24.0, periods=[24.0], steps=150, learning_rate=5e-3, random_state=0, n_jobs=1
+    ).fit([x[:500]], [t[:500]])
+    of = model.predictor_.calibration["forecast"]
+    assert of.n_held > 1000
+    assert 3 <= of.n_groups <= 5  # a fifth of 500 hours, by days
+    at = t[500:523]
+    found = model.predict([x[:500]], [t[:500]], at=at)[0, :, 0]
+    assert np.sqrt(np.mean((found - np.sin(2 * np.pi * at / 24)) ** 2)) < 0.2
+    with pytest.warns(UserWarning, match="calibrated on . held-out series .or groups, or horizons"):
+        lower, upper = model.predict_interval([x[:500]], [t[:500]], at=at, coverage=0.9)
+    assert np.mean((lower[0] <= x[500:523]) & (x[500:523] <= upper[0])) > 0.7
+    assert np.mean(upper[0] - lower[0]) < 1.5
+
+
+def test_what_calibrates_intervals_of_few_series_is_not_learned_from():
+    x, t = noisy_days(100)
+    changed = np.where(t[:, None] > t[0] + 0.8 * (t[-1] - t[0]), 5.0, 1.0) * x
+    one, other = (rf.RFormerForecaster(**TINY).fit([v], [t]) for v in (x, changed))
+    ask = {"X": [x[:50]], "times": [t[:50]], "at": t[50:54]}
+    np.testing.assert_array_equal(one.predict(**ask), other.predict(**ask))
+    assert not np.array_equal(
+        one.predictor_.calibration["forecast"].table, other.predictor_.calibration["forecast"].table
+    )
+
+
+def test_the_default_horizon_of_long_series_is_a_hundred_gaps():
+    t = np.arange(1000.0)
+    model = rf.RFormerForecaster(**TINY | {"horizon": None, "steps": 1})
+    assert model.fit([np.sin(t)[:, None]], [t]).horizon_ == 100
+    assert model.fit([np.sin(t[:40])[:, None]], [t[:40]]).horizon_ == pytest.approx(19.5, rel=0.3)
+
+
+def test_too_few_values_to_calibrate_intervals_are_told():
     x, t = two_channels(3)
     with pytest.warns(UserWarning, match="too few values are held out"):
         rf.RFormerForecaster(**TINY).fit(x, t)
@@ -485,10 +527,10 @@ def test_intervals_of_few_series_whose_values_err_alike_are_wider():
 
 def test_intervals_of_one_held_out_series_are_wide_and_do_not_promise():
     x, t = ornstein_uhlenbeck(300, seed=11, length=40)
-    options = TINY | {"horizon": 4.0, "steps": 60, "learning_rate": 5e-3}
+    options = TINY | {"horizon": 4.0, "steps": 60, "learning_rate": 5e-3, "validation": 0.1}
     covered = []
     for seed in range(3):
-        few = slice(9 * seed, 9 * seed + 9)
+        few = slice(10 * seed, 10 * seed + 10)
         model = rf.RFormerForecaster(**options | {"random_state": seed}).fit(x[few], t[few])
         covered.append(model.backtest(x[100:], t[100:]).covered.mean())
     assert np.mean(covered) > 0.9

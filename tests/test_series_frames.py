@@ -333,3 +333,13 @@ def test_static_covariates_of_the_estimator_are_read_as_such():
 def test_a_frame_where_a_list_of_arrays_is_expected_is_told_where_to_go():
     with pytest.raises(InputError, match=r"SeriesBatch\.of\(table\) reads it"):
         SeriesBatch.from_arrays(pd.DataFrame({"id": [1, 1], "time": [0.0, 1.0], "x": [2.0, 3.0]}))
+
+
+def test_a_table_without_ids_is_one_series_if_its_times_rise():
+    table = {"time": [0.0, 1.5, 2.0], "x": [1.0, 2.0, 3.0]}
+    batch = SeriesBatch.of(table)
+    assert len(batch) == 1
+    assert batch.times.tolist() == table["time"]
+    for times in ([0.0, 1.0, 0.5], [0.0, 1.0, 1.0], [0.0, None, 1.0]):
+        with pytest.raises(InputError, match="holds the ids of the series"):
+            SeriesBatch.of(table | {"time": times})

@@ -29,6 +29,8 @@ __all__ = ["RFormerForecaster"]
 
 Array = npt.NDArray[Any]
 
+_FEW = 10  # series, of fewer of which the last part is held out, if it has as many points
+_FAR = 100  # usual gaps between observations, the farthest horizon that is not asked for
 _TAIL = 0.005  # share of a channel's values on each side that its scale does not look at
 _DAY, _WEEK = 86400.0, 604800.0
 _SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": _DAY}
@@ -47,8 +49,8 @@ class RFormerForecaster(SeriesEstimator):
     horizon : float, timedelta or str, optional
         How far ahead forecasts are learned, in the unit of the times. For dates: seconds, a
         duration, or text such as "90min", "12h" or "2d". Not given: half of the median duration of
-        the training series. Beyond it, forecasts stay as they are at the horizon, but for seasons,
-        and a warning says so.
+        the training series, but at most 100 usual gaps between observations. Beyond it, forecasts
+        stay as they are at the horizon, but for seasons, and a warning says so.
     periods : "auto" or sequence of float, default "auto"
         Periods of seasons, in the unit of the times. "auto": a day and a week for dates, none for
         numbers.
@@ -79,8 +81,8 @@ class RFormerForecaster(SeriesEstimator):
     n_estimators : int, default 1
         Number of networks, trained from different seeds, whose answers are averaged.
     validation : float, default 0.2
-        Share of the series that is held out to calibrate intervals; 0: intervals are the
-        network's own.
+        Share of the series that is held out to calibrate intervals; of fewer than ten series, share
+        of the time of each, at its end. 0: intervals are the network's own.
     random_state : int, RandomState or None, default None
         Seed of the split, the weights and the moments.
     device : {"auto", "cpu", "cuda", "mps"}, default "auto"
@@ -186,18 +188,24 @@ class RFormerForecaster(SeriesEstimator):
         if len(batch) == 0:
             raise InputError("there is nothing to learn from: no series were given")
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        n_held = 0 if validation_data is not None else int(self.validation * len(batch))
         groups = aligned(groups, batch, "groups")
-        held, used = _held_out(n_held, len(batch), groups, seed)
         with using_threads(self.n_jobs):
-            predictor = self._train(batch[used], covariates[used], seed)
-            if validation_data is None:
+            if validation_data is not None:
+                check_series(validation_data, batch.channels, ())
+                predictor = self._train(batch, covariates, seed)
+                predictor.calibrate(validation_data, _static_of(validation_data, None), seed)
+            elif self._holds_out_ends(batch, groups):
+                start, end = batch.span
+                since = end - self.validation * (end - start)
+                predictor = self._train(_until(batch, since), covariates, seed)
+                predictor.calibrate(batch, covariates, seed, since=since)
+            else:
+                n_held = int(self.validation * len(batch))
+                held, used = _held_out(n_held, len(batch), groups, seed)
+                predictor = self._train(batch[used], covariates[used], seed)
                 of_held = None if groups is None else np.asarray(groups)[held]
                 predictor.calibrate(batch[held], covariates[held], seed, of_held)
-            else:
-                check_series(validation_data, batch.channels, ())
-                predictor.calibrate(validation_data, _static_of(validation_data, None), seed)
-        if predictor.calibration["forecast"].n_held == 0 and (n_held or self.validation):
+        if predictor.calibration["forecast"].n_held == 0 and self.validation:
             warnings.warn(
                 "too few values are held out to calibrate intervals, which are the network's own; "
                 "give more series, or validation_data",
@@ -242,6 +250,11 @@ class RFormerForecaster(SeriesEstimator):
             )
         return self
 
+    def _holds_out_ends(self, batch: SeriesBatch, groups: Any) -> bool:
+        """Whether there are too few series to hold out whole ones, and a long one among them."""
+        long = bool(batch.lengths.max() * self.validation >= _FEW)
+        return long and groups is None and len(batch) < _FEW
+
     def _check_parameters(self) -> None:
         for name, least in (("context", 2), ("steps", 1), ("batch_size", 1), ("n_estimators", 1)):
             value = getattr(self, name)
@@ -272,7 +285,7 @@ class RFormerForecaster(SeriesEstimator):
             )
         usual = float(np.median(span[span > 0]))
         dated = batch.time_origin is not None
-        horizon = 0.5 * usual
+        horizon = min(0.5 * usual, _FAR * _usual_gap(batch))
         if self.horizon is not None:
             horizon = duration_of(self.horizon, "horizon", dated=dated)
         auto = (_DAY, _WEEK) if dated else ()
@@ -625,6 +638,16 @@ def _held_out(n_held: int, n: int, groups: Any, seed: int) -> tuple[Array, Array
     count = int(np.clip((np.cumsum(size[order]) <= n_held).sum(), 1, len(size) - 1))
     held = np.isin(group, order[: count if n_held else 0])
     return np.flatnonzero(held), np.flatnonzero(~held)
+
+
+def _until(batch: SeriesBatch, times: Array) -> SeriesBatch:
+    """The points of each series up to a time ``(B,)`` not before its first."""
+    kept = batch.times <= np.repeat(times, batch.lengths)
+    offsets = np.concatenate([[0], np.cumsum(np.add.reduceat(kept, batch.offsets[:-1]))])
+    return SeriesBatch(
+        batch.times[kept], batch.values[kept], offsets, channels=batch.channels,
+        time_origin=batch.time_origin,
+    )  # fmt: skip
 
 
 def _static_of(batch: SeriesBatch, static: Any) -> Array:

@@ -278,9 +278,9 @@ class ForecastPredictor:
         if not 0 < n < least:
             return None
         return (
-            f"intervals were calibrated on {n} held-out series (or groups), and a coverage of "
-            f"{coverage:g} cannot be promised by fewer than {least}: give more series to fit, or "
-            "calibrate on others"
+            f"intervals were calibrated on {n} held-out series (or groups, or horizons of fewer "
+            f"than ten series), and a coverage of {coverage:g} cannot be promised by fewer than "
+            f"{least}: give more series or a shorter horizon to fit, or calibrate on others"
         )
 
     def horizon_note(self, ahead: Array) -> str | None:
@@ -340,35 +340,68 @@ class ForecastPredictor:
         )  # fmt: skip
 
     def calibrate(
-        self, held: SeriesBatch, static: Array, seed: int, groups: Array | None = None
+        self,
+        held: SeriesBatch,
+        static: Array,
+        seed: int,
+        groups: Array | None = None,
+        since: Array | None = None,
     ) -> None:
         """Learn how far quantiles are off, on series that the networks were not trained on.
 
-        ``groups (B,)``: series of one group are alike; not given: each is its own.
+        ``groups (B,)``: series of one group are alike; not given: each is its own. ``since (B,)``:
+        the networks were not trained on what comes after these times, and are asked for that only;
+        then each horizon of a series is a group.
         """
-        groups = np.arange(len(held)) if groups is None else np.asarray(groups)
+        n = len(held)
+        if groups is None:
+            groups = np.arange(n)
+        groups = np.unique(groups, return_inverse=True)[1]
         data, rng = self._scaled(held, static), np.random.default_rng(seed)
         periods = self.networks[0].periods.numpy()
+        begin, end = held.offsets[:-1], held.offsets[1:]
+        first = begin
+        if since is not None and n:
+            later = held.times > np.repeat(since, held.lengths)
+            first = np.minimum(end - np.add.reduceat(later, begin), end - 1)
+
+        def owner(drawn: Drawn, series: Array) -> Array:
+            """What each answer belongs to: a group, or a horizon of one."""
+            of_group: Array = groups[series]
+            if since is None:
+                return of_group
+            at = held.times[begin[series]] + drawn.moments.elapsed.numpy()[drawn.queries.row]
+            place: Array = of_group + n * ((at - since[series]) // self.horizon).clip(0)
+            return place
 
         def forecast(series: Array) -> Drawn:
-            return draw_forecasts(data, series, self.horizon, periods, rng)
+            return draw_forecasts(data, series, self.horizon, periods, rng, since=first[series])
 
         def within(series: Array) -> Drawn:
-            return draw_interpolations(data, series, periods, rng)
+            return draw_interpolations(data, series, periods, rng, since=first[series])
 
         self.calibration = {
-            "forecast": self._calibrated(groups, forecast),
-            "interpolation": self._calibrated(groups[: None if self.interpolation else 0], within),
+            "forecast": self._calibrated(n, owner, forecast),
+            "interpolation": self._calibrated(n if self.interpolation else 0, owner, within),
         }
 
-    def _calibrated(self, groups: Array, draw: Callable[[Array], Drawn]) -> LevelCalibration:
+    def _calibrated(
+        self,
+        n_series: int,
+        owner: Callable[[Drawn, Array], Array],
+        draw: Callable[[Array], Drawn],
+    ) -> LevelCalibration:
         # The level of a value is unknown where all values of the channel are the same.
         varies = np.array([s > 0 for s in self.networks[0].varies.tolist()])
-        levels, distances, owners, n = [np.zeros(0)], [np.zeros(0)], [groups[:0]], 0
-        n_series = len(groups)
-        for _ in range(_ROUNDS if n_series else 0):
-            for i in range(0, n_series, _ROWS):
-                drawn = draw(np.arange(i, min(i + _ROWS, n_series)))
+        levels: list[Array] = [np.zeros(0)]
+        distances: list[Array] = [np.zeros(0)]
+        owners: list[Array] = [np.zeros(0)]
+        n = 0
+        order = np.tile(np.arange(n_series), max(1, _ROWS // max(n_series, 1)))
+        for _ in range(_ROUNDS):
+            for i in range(0, len(order), _ROWS):
+                series = order[i : i + _ROWS]
+                drawn = draw(series)
                 counts = varies[drawn.queries.channel.numpy()]
                 if not counts.any():
                     continue
@@ -376,12 +409,12 @@ class ForecastPredictor:
                 level = level_of(drawn.target.double().numpy(), quantiles, _LEVELS)
                 levels.append(level[counts])
                 distances.append(_distance(drawn.moments, drawn.queries)[counts])
-                owners.append(groups[i + drawn.queries.row.numpy()][counts])
+                owners.append(owner(drawn, series[drawn.queries.row.numpy()])[counts])
                 n += int(counts.sum())
             if n >= _CALIBRATED:
                 break
-        level, distance, owner = (np.concatenate(x) for x in (levels, distances, owners))
-        return LevelCalibration.fit(level, distance, owner)
+        level, distance, owned = (np.concatenate(x) for x in (levels, distances, owners))
+        return LevelCalibration.fit(level, distance, owned)
 
     def _scaled(self, batch: SeriesBatch, static: Array) -> ScaledSeries:
         return self.networks[0].scaled(batch, static, self.context)

@@ -27,7 +27,7 @@ AnyPath = str | PathLike[str]
 def read_table(
     paths: AnyPath | Sequence[AnyPath],
     *,
-    series_id: str,
+    series_id: str | None,
     time: str,
     channel: str | None = None,
     value: str | None = None,
@@ -45,8 +45,8 @@ def read_table(
     ----------
     paths : path or sequence of paths
         Files, whose rows are joined.
-    series_id : str
-        Column that tells the series apart.
+    series_id : str or None
+        Column that tells the series apart; None: the table is one series.
     time : str
         Column of times.
     channel : str, optional
@@ -72,7 +72,7 @@ def read_table(
         raise InputError(
             f"got {given}= without {absent}=; a long table needs both, a wide one neither"
         )
-    roles = [series_id, time, *static, *([label] if label is not None else [])]
+    roles = [name for name in (series_id, time, *static, label) if name is not None]
     columns: list[str] | None = None  # None = all
     if channel is not None and value is not None:
         columns = [*roles, channel, value]

@@ -209,13 +209,16 @@ def draw_forecasts(
     periods: Array,
     rng: np.random.Generator,
     given: float = 1.0,
+    since: Array | None = None,
 ) -> Drawn:
     """Draw an origin in each series, and observations up to ``horizon`` after it.
 
-    ``given``: share of the series whose known future is given. Channels that have one are asked for
-    in the other series only.
+    ``since``: the number of the first point ``(R,)`` that may be the origin. ``given``: share of
+    the series whose known future is given. Channels that have one are asked for in the other
+    series only.
     """
     begin, end = data.offsets[series], data.offsets[series + 1]
+    begin = begin if since is None else since
     # Any point but the last may be the origin; a series of one point has nothing to forecast.
     origin = begin + np.floor(rng.random(len(series)) * np.maximum(end - begin - 1, 1)).astype(int)
     at = data.times[origin]
@@ -245,10 +248,17 @@ def draw_forecasts(
 
 
 def draw_interpolations(
-    data: ScaledSeries, series: Array, periods: Array, rng: np.random.Generator
+    data: ScaledSeries,
+    series: Array,
+    periods: Array,
+    rng: np.random.Generator,
+    since: Array | None = None,
 ) -> Drawn:
-    """Draw a point in each series, hide its observations and a share of the others."""
+    """Draw a point in each series, hide its observations and a share of the others. ``since``: the
+    number of the first point ``(R,)`` that may be drawn.
+    """
     begin, end = data.offsets[series], data.offsets[series + 1]
+    begin = begin if since is None else since
     point = begin + np.floor(rng.random(len(series)) * (end - begin)).astype(int)
     at = data.times[point]
     moments, number = data.moments(series, at, both_sides=True)

@@ -71,10 +71,13 @@ def resolve(
     present: list[str],
     taken: Sequence[str],
     read: Read | None = None,
+    *,
+    one_series: bool = True,
 ) -> Columns:
     """Find out what was not given: ids and times by usual names, a long table by its columns
     ``channel`` and ``value``, the channels of a wide one as the columns with no other role
     (``taken`` have one, and so has ``label``). ``read`` reads columns of a file that is not local.
+    ``one_series``: whether a table without ids may be one.
     """
     roles = guess_roles(
         present,
@@ -83,6 +86,7 @@ def resolve(
         read=read or (lambda names: read_columns(path, [n for n in names if n in present])),
         table=str(path),
         option=lambda role: f"--{role.replace('_', '-')}",
+        one_series=one_series,
     )
     return Columns(**roles, static=given.static)
 
@@ -358,8 +362,8 @@ def _read_file(
         present = column_names(path)
         # A role that is not a channel must not become one.
         taken = [*targets, *([group] if group else [])]
-        columns = resolve(path, columns, present, [c for c in taken if c in present])
-        assert columns.series_id is not None
+        taken = [c for c in taken if c in present]
+        columns = resolve(path, columns, present, taken, one_series=not taken)
         assert columns.time is not None
         batch = read_table(
             path,

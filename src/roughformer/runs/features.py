@@ -276,9 +276,10 @@ def store_columns(
             return file.read_row_group(0, present) if file.num_row_groups else file.read(present)
 
     try:
-        columns = resolve(path, given, names, taken, read)
+        columns = resolve(path, given, names, taken, read, one_series=False)
     except InputError:
-        columns = resolve(path, given, [*names, *keys], [*taken, *keys], read)
+        every, taken = [*names, *keys], [*taken, *keys]
+        columns = resolve(path, given, every, taken, read, one_series=False)
     if columns.series_id in keys:
         say(f"note: series are told by directories, {columns.series_id}=...")
     assert columns.series_id is not None

@@ -372,10 +372,12 @@ def guess_roles(
     read: Read,
     table: str = "the table",
     option: Callable[[str], str] = _keyword,
+    one_series: bool = True,
 ) -> dict[str, Any]:
     """Find the columns that were not ``given``.
 
-    Ids and times go by usual names. A table with the columns ``channel``, of texts, and ``value``
+    Ids and times go by usual names. A table without ids is one series if each row is later than
+    the one before it. A table with the columns ``channel``, of texts, and ``value``
     is long.
     The channels of a wide one are the columns with no other role.
 
@@ -392,6 +394,8 @@ def guess_roles(
         Returns those of the columns asked for that there are; called where names do not suffice.
     table, option
         How errors call the table and the option for a role.
+    one_series
+        Whether a table without ids may be one series.
 
     Returns
     -------
@@ -400,10 +404,12 @@ def guess_roles(
     """
     roles = dict.fromkeys(("series_id", "time", "channel", "value", "channels"))
     roles |= {role: given[role] for role in roles if role in given}
+    time: str | None = roles["time"] or _usual_name(present, "time")
     for role in ("series_id", "time"):
         if role not in given:
             name = _usual_name(present, role)
-            if name is None:
+            one = name is None and role == "series_id" and one_series and time is not None
+            if name is None and not (one and _rises(read([str(time)]).column(0))):
                 raise InputError(
                     f"cannot tell which column of {table} holds the {_WHAT[role]}: name it with "
                     f"{option(role)}. Its columns are {', '.join(present)}"
@@ -430,10 +436,25 @@ def guess_roles(
     return roles
 
 
+def _rises(times: pa.ChunkedArray) -> bool:
+    """Whether each time is later than the one before it: then they are of one series."""
+    if len(times) < 2 or times.null_count or not _has_order(times.type):
+        return False
+    later = pc.greater(times.slice(1), times.slice(0, len(times) - 1))
+    return bool(pc.all(later).as_py())
+
+
+def _has_order(kind: pa.DataType) -> Any:
+    return pt.is_integer(kind) or pt.is_floating(kind) or pt.is_temporal(kind) or _is_text(kind)
+
+
+def _is_text(kind: pa.DataType) -> Any:
+    return pt.is_string(kind) or pt.is_large_string(kind) or pt.is_string_view(kind)
+
+
 def _holds_names(column: pa.ChunkedArray) -> bool:
     kind = column.type
-    text = pt.is_string(kind) or pt.is_large_string(kind) or pt.is_string_view(kind)
-    return text or pt.is_dictionary(kind) or len(column) == 0
+    return bool(_is_text(kind) or pt.is_dictionary(kind) or len(column) == 0)
 
 
 def index_roles(

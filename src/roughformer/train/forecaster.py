@@ -58,7 +58,7 @@ def train_forecaster(
     order, n = np.zeros(0, dtype=np.int64), len(data.offsets) - 1
     total, counted = 0.0, 0
     for step in range(steps):
-        while len(order) < min(batch_size, n):
+        while len(order) < batch_size:  # of few series, several moments of each
             order = np.concatenate([order, rng.permutation(n)])
         series, order = order[:batch_size], order[batch_size:]
         drawn = [draw_forecasts(data, series, horizon, periods, rng, given=_GIVEN)]
