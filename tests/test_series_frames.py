@@ -343,3 +343,14 @@ def test_a_table_without_ids_is_one_series_if_its_times_rise():
     for times in ([0.0, 1.0, 0.5], [0.0, 1.0, 1.0], [0.0, None, 1.0]):
         with pytest.raises(InputError, match="holds the ids of the series"):
             SeriesBatch.of(table | {"time": times})
+
+
+def test_a_frame_or_column_indexed_by_dates_is_one_series():
+    dates = pd.date_range("2024-01-01", periods=5, freq="h")
+    frame = pd.DataFrame({"y": np.arange(5.0)}, index=dates)
+    ids = frame.rename_axis("ds").reset_index().assign(unique_id="a")
+    for table in (frame, frame.rename_axis("when"), frame["y"], ids):
+        batch = SeriesBatch.of(table)
+        assert (len(batch), batch.channels, batch.times.tolist()[:2]) == (1, ("y",), [0, 3600])
+    with pytest.raises(InputError, match="holds the ids of the series"):
+        SeriesBatch.of(pd.concat([frame, frame]))

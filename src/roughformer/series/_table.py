@@ -325,8 +325,9 @@ def _in_order(codes: Index, times: FloatTimes, strict: bool) -> bool:
 _USUAL = {
     "series_id": (
         "series_id", "series", "id", "case_id", "patient_id", "patient", "record", "recordid",
+        "unique_id", "item_id",
     ),
-    "time": ("time", "t", "timestamp", "datetime", "date"),
+    "time": ("time", "t", "timestamp", "datetime", "date", "ds"),
 }  # fmt: skip
 _WHAT = {"series_id": "ids of the series", "time": "times"}
 _LEVELS = ("series_id", "time", "channel")  # of a pandas index without names
@@ -515,8 +516,8 @@ def _frame_kind(x: object) -> str | None:
         if module is not None and isinstance(x, tuple(getattr(module, n) for n in names)):
             return kind
     pandas = sys.modules.get("pandas")
-    if pandas is not None and isinstance(x, pandas.Series):  # with ids and times, a frame
-        return "pandas" if x.index.nlevels > 1 else None
+    if pandas is not None and isinstance(x, pandas.Series):  # with times, a frame
+        return "pandas" if x.index.nlevels > 1 or x.index.dtype.kind == "M" else None
     return "arrow" if hasattr(x, "__arrow_c_stream__") else None
 
 
@@ -541,6 +542,10 @@ def with_roles(
         if len(levels) == 2 and levels[1] is None and (times or given.get("time") in table):
             # Rows numbered anew in each series, as pandas.concat(frames, keys=ids) leaves them.
             table = table.droplevel(1)
+            levels = table.index.names
+        dates = len(levels) == 1 and table.index.dtype.kind == "M"
+        if dates and not times and "time" not in given and not is_usual(levels[0]):
+            table = table.rename_axis("time")
             levels = table.index.names
     if len(levels) > 1:
         names, given = index_roles(levels, table.columns, given)
