@@ -103,7 +103,7 @@ def fit_ensemble(
                 factor = _temperature(decision, y, w)
                 slope, level, decision = factor * slope, factor * level, factor * decision
             tensors = {"weight": slope, "bias": level}
-            linear[name] = {key: torch.from_numpy(found) for key, found in tensors.items()}
+            linear[name] = {key: torch.from_numpy(array) for key, array in tensors.items()}
             linear[name]["usual"] = x.mean(dim=0)
             if name == "linear":
                 linear[name] |= {"low": low, "high": high}
@@ -152,13 +152,13 @@ def fit_ensemble(
     if classes:
         logs = blendable(torch.from_numpy(stacked)).numpy()
         shares = _blend_classes(logs, y[known], w[known])
-        found: Floats = _softmax(np.tensordot(shares, logs, 1))
+        blended: Floats = _softmax(np.tensordot(shares, logs, 1))
     else:
         shares = _blend_numbers(stacked, y[known], w[known])
-        found = np.asarray(np.tensordot(shares, stacked, 1), np.float64)
+        blended = np.asarray(np.tensordot(shares, stacked, 1), np.float64)
     model.weights.copy_(torch.from_numpy(shares))
     blend = np.full((n, n_outputs), np.nan)
-    blend[known] = found
+    blend[known] = blended
     return FittedEnsemble(model.eval().requires_grad_(False), parts, blend)
 
 
@@ -258,12 +258,12 @@ def _ridge(
 
 def _gram(x: Tensor) -> Tensor:
     """``x @ x.T`` in float64; each pair of rows is multiplied once."""
-    found = x.new_empty(len(x), len(x), dtype=torch.float64)
+    gram = x.new_empty(len(x), len(x), dtype=torch.float64)
     for i in range(0, len(x), _ROWS):
         block = x[i : i + _ROWS] @ x[i:].T
-        found[i : i + _ROWS, i:] = block
-        found[i:, i : i + _ROWS] = block.T
-    return found
+        gram[i : i + _ROWS, i:] = block
+        gram[i:, i : i + _ROWS] = block.T
+    return gram
 
 
 def _principal(features: Tensor, w: Tensor) -> Tensor:
@@ -282,8 +282,8 @@ def _penalty(
 ) -> tuple[float, float]:
     """The least error of series left out (one at a time without folds), and its penalty."""
     if folds:
-        found = (_by_folds(gram, y, penalty, folds) for penalty in penalties)
-        errors = [float((y - predicted).square().nanmean()) for predicted in found]
+        held_out = (_by_folds(gram, y, penalty, folds) for penalty in penalties)
+        errors = [float((y - predicted).square().nanmean()) for predicted in held_out]
     else:
         errors = []
         values, vectors = torch.linalg.eigh(gram)
@@ -363,10 +363,10 @@ def _ridge_of_many(
     best: tuple[float, float, Tensor] | None = None
     for penalty in np.logspace(-1, 2, 4):
         slope = torch.cholesky_solve(sides[0], _factor(grams[0], penalty))
-        found = (seen @ slope.float()).double()
-        error = float((weight[held, None] * (found - y[held]).square()).mean())
+        predicted = (seen @ slope.float()).double()
+        error = float((weight[held, None] * (predicted - y[held]).square()).mean())
         if best is None or error < best[0]:
-            best = error, float(penalty), found
+            best = error, float(penalty), predicted
     assert best is not None
     slope = torch.cholesky_solve(sides[0] + sides[1], _factor(grams[0] + grams[1], best[1])).T
     intercept = level + _CONSTANT * slope[:, -1]
@@ -467,10 +467,10 @@ def _grow(
 def _predict(model: Any, x: Any, n_outputs: int, classes: bool) -> Floats:
     if not classes:
         return np.asarray(model.predict(x), np.float64).reshape(len(x), -1)
-    found = np.zeros((len(x), n_outputs))
+    probabilities = np.zeros((len(x), n_outputs))
     one = len(model.classes_) == 1  # of which boosting gives two probabilities
-    found[:, model.classes_] = 1.0 if one else model.predict_proba(x)
-    return found
+    probabilities[:, model.classes_] = 1.0 if one else model.predict_proba(x)
+    return probabilities
 
 
 # Blending
@@ -509,8 +509,8 @@ def _blend_classes(logs: Floats, y: Any, w: Floats) -> Floats:
         logits = np.asarray(np.tensordot(weights, logs, 1), np.float64)
         return float(_log_loss(logits, y, w) + _BLEND_PENALTY * apart)
 
-    found = minimize(loss, np.full(h, 1 / h), method="L-BFGS-B", bounds=[(0, None)] * h)
-    return np.asarray(found.x)
+    solution = minimize(loss, np.full(h, 1 / h), method="L-BFGS-B", bounds=[(0, None)] * h)
+    return np.asarray(solution.x)
 
 
 def _blend_numbers(predicted: Floats, y: Floats, w: Floats) -> Floats:
@@ -529,5 +529,5 @@ def _blend_numbers(predicted: Floats, y: Floats, w: Floats) -> Floats:
         apart = h * ((shares - 1 / h) ** 2).sum()
         return float((w[:, None] * error).sum() / error.size * len(y) + _BLEND_PENALTY * apart)
 
-    found = minimize(loss, np.full(h, 1 / h), method="L-BFGS-B", bounds=[(1e-6, None)] * h)
-    return np.asarray(found.x / found.x.sum())
+    solution = minimize(loss, np.full(h, 1 / h), method="L-BFGS-B", bounds=[(1e-6, None)] * h)
+    return np.asarray(solution.x / solution.x.sum())
