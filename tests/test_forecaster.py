@@ -252,6 +252,25 @@ def test_one_long_series_is_learned_from_and_its_end_calibrates_intervals():
     assert np.mean(upper[0] - lower[0]) < 1.5
 
 
+def test_a_summary_compares_forecasts_of_what_was_held_out_with_baselines(fitted, tmp_path):
+    x, t = noisy_days()
+    options = TINY | {"horizon": 24.0, "periods": [24.0], "steps": 1}
+    model = rf.RFormerForecaster(**options).fit([x], [t])
+    scores = model.predictor_.metadata["held_out"]
+    assert list(scores) == ["model", "last value", "value 24 before", "training mean"]
+    # Of a sine with noise of 0.2: noise of two values, at most 0.75 h apart from the same hour.
+    spread = model.predictor_.networks[0].spread.item()
+    assert scores["value 24 before"]["rmse"] * spread == pytest.approx(0.2 * 2**0.5, rel=0.25)
+    assert scores["training mean"]["rmse"] * spread == pytest.approx((0.5 + 0.04) ** 0.5, rel=0.15)
+    assert "not better than the value 24 before" in model.summary()
+    fitted.save(tmp_path / "model")
+    loaded = rf.RFormerForecaster.load(tmp_path / "model")
+    assert loaded.summary() == fitted.summary()
+    assert "ahead of every baseline" in loaded.summary()
+    with pytest.raises(NotFittedError):
+        rf.RFormerForecaster().summary()
+
+
 def test_what_calibrates_intervals_of_few_series_is_not_learned_from():
     x, t = noisy_days(100)
     changed = np.where(t[:, None] > t[0] + 0.8 * (t[-1] - t[0]), 5.0, 1.0) * x

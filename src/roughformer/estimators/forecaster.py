@@ -469,6 +469,39 @@ class RFormerForecaster(SeriesEstimator):
         values[point[first[answer.series] + answer.place], answer.channel] = answer.point
         return batch.with_values(values)
 
+    def summary(self) -> str:
+        """Describe the fitted model, and its errors beside those of simple baselines.
+
+        Returns
+        -------
+        str
+            Several lines. Forecasts are of what was held out, at random moments and horizons;
+            errors are in spreads of the channels. The last line says whether the model is ahead.
+        """
+        check_is_fitted(self, "predictor_")
+        channels = len(self.channels_)
+        lines = [
+            f"RFormerForecaster of {channels} channel{'s' if channels != 1 else ''}, for up to "
+            f"{self.predictor_.in_words(self.horizon_)} ahead"
+        ]
+        scores = self.predictor_.metadata.get("held_out")
+        if not scores:
+            return lines[0]
+        width = max(map(len, scores)) + 2
+        lines.append("  forecasts of what was held out, errors in spreads of the channels:")
+        lines.append(" " * (width + 4) + f"{'mae':>10}{'rmse':>10}")
+        for name, row in scores.items():
+            numbers = "".join(f"{row[metric]:>10.4g}" for metric in ("mae", "rmse"))
+            lines.append(f"    {name:<{width}}{numbers}")
+        best = min((name for name in scores if name != "model"), key=lambda n: scores[n]["mae"])
+        ahead = scores["model"]["mae"] < scores[best]["mae"]
+        lines.append(
+            f"  The model is ahead of every baseline; the best of them is the {best}."
+            if ahead
+            else f"  The model is not better than the {best}, which alone would do as well here."
+        )
+        return "\n".join(lines)
+
     def score(
         self, X: Any, times: Any = None, lengths: Any = None, *,
         static: Any = None, layout: str | None = None, columns: Mapping[str, Any] | None = None,

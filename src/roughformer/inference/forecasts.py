@@ -6,6 +6,7 @@ import os
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,6 +37,7 @@ _LEVELS = np.array(QUANTILES)
 _ROWS = 256  # moments that are computed at once
 _QUERIES = 16384  # answers that are computed at once
 _CALIBRATED = 40_000  # held-out values that quantiles are calibrated on
+_COMPARED = 2048  # moments at which baselines are compared
 _ROUNDS = 20  # over the held-out series, at most, to get so many
 
 
@@ -272,6 +274,12 @@ class ForecastPredictor:
         value = self._in_units(scaled, answers.channel)
         return np.where(np.isnan(answers.known), value, answers.known)
 
+    def in_words(self, duration: float) -> str:
+        """A duration, as text: of dates such as "7 days" or "12:00:00"."""
+        if not self.dated:
+            return f"{duration:g}"
+        return str(timedelta(seconds=round(duration))).removesuffix(", 0:00:00")
+
     def coverage_note(self, coverage: float) -> str | None:
         """What to say where intervals were calibrated on too few series for a coverage."""
         n, least = self.calibration["forecast"].n_groups, least_for(coverage)
@@ -384,6 +392,38 @@ class ForecastPredictor:
             "forecast": self._calibrated(n, owner, forecast),
             "interpolation": self._calibrated(n if self.interpolation else 0, owner, within),
         }
+        self.metadata["held_out"] = self._compared(
+            np.resize(np.arange(n), min(n, 1) * _COMPARED), forecast
+        )
+
+    def _compared(
+        self, series: Array, draw: Callable[[Array], Drawn]
+    ) -> dict[str, dict[str, float]]:
+        """Errors of forecasts and of simple baselines at the same moments, drawn in these series,
+        in spreads of the channels.
+        """
+        errors: dict[str, list[Array]] = {}
+        for i in range(0, len(series), _ROWS):
+            drawn = draw(series[i : i + _ROWS])
+            moments, queries = drawn.moments, drawn.queries
+            last = _before(moments, queries, torch.zeros_like(queries.ahead))
+            known = np.isfinite(last)
+            mean, quantiles = self.run(moments, queries)
+            guesses = {"model": _point(mean, quantiles), "last value": last}
+            for period in self.networks[0].periods.float():
+                back = period * torch.ceil(queries.ahead / period).clamp(min=1)
+                name = f"value {self.in_words(float(period))} before"
+                guesses[name] = _before(moments, queries, queries.ahead - back)
+            guesses["training mean"] = np.zeros(len(last))
+            for name, guess in guesses.items():
+                errors.setdefault(name, []).append((guess - drawn.target.numpy())[known])
+        if not sum(len(part) for part in errors.get("model", [])):
+            return {}
+        both = {name: np.concatenate(parts) for name, parts in errors.items()}
+        return {
+            name: {"mae": float(np.abs(e).mean()), "rmse": float(np.sqrt((e**2).mean()))}
+            for name, e in both.items()
+        }
 
     def _calibrated(
         self,
@@ -436,9 +476,7 @@ class ForecastPredictor:
         # Beyond the horizon a forecast stays as it is there, but for the seasons.
         queries = queries._replace(ahead=queries.ahead.clamp(max=self.horizon))
         mean, quantiles = self.run(moments, queries)
-        # Halfway between mean and median: near the best by squared and by absolute error.
-        point = (mean + quantiles[:, QUANTILES.index(0.5)]) / 2
-        return point, quantiles, _distance(moments, queries)
+        return _point(mean, quantiles), quantiles, _distance(moments, queries)
 
     def _in_units(self, scaled: Array, channel: Array) -> Array:
         """Scaled values ``(Q,)`` in units of the data."""
@@ -554,6 +592,24 @@ def _between(batch: SeriesBatch, channel: int, series: Array, time: Array) -> Ar
                 time[mine], times[seen], values[seen, channel], left=np.nan, right=np.nan
             )
     return filled
+
+
+def _point(mean: Array, quantiles: Array) -> Array:
+    """Halfway between mean and median: near the best by squared and by absolute error."""
+    return np.asarray((mean + quantiles[:, QUANTILES.index(0.5)]) / 2)
+
+
+def _before(moments: Moments, queries: Queries, time: torch.Tensor) -> Array:
+    """The observation of each channel asked for that is nearest to ``time (Q,)``, among those up to
+    the moment; NaN if there is none.
+    """
+    values = moments.values[queries.row, :, queries.channel]  # (Q, L)
+    times = moments.times[queries.row]
+    apart = (times - time.unsqueeze(1)).abs()
+    apart = torch.where(values.isnan() | ~(times <= 0), torch.inf, apart)
+    distance, place = apart.min(dim=1)
+    nearest = values.gather(1, place.unsqueeze(1))[:, 0]
+    return torch.where(distance.isfinite(), nearest, torch.nan).double().numpy()
 
 
 def _distance(moments: Moments, queries: Queries) -> Array:

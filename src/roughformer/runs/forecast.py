@@ -80,6 +80,7 @@ def forecast_file(
         )
         say(f"learning from {len(data.batch)} series")
         forecaster.fit(data.batch)
+        say(forecaster.summary())
         forecaster.predictor_.metadata["data"] = data.columns.plain()
         if model is not None:
             forecaster.save(model)
