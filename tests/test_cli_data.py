@@ -222,3 +222,16 @@ def test_an_index_that_a_csv_kept_is_no_channel(tmp_path):
     for name in ("", "Unnamed: 0", "index"):
         file = write(tmp_path / "x.csv", f"{name},id,t,x\n{rows}")
         assert read_data(file, Columns()).columns == Columns("id", "t", channels=("x",))
+
+
+def test_series_without_ids_are_one_only_where_they_are_forecast(tmp_path):
+    rows = "".join(f"{i // 5},{i},{i % 3}\n" for i in range(20))
+    file = write(tmp_path / "x.csv", "stay,time,x\n" + rows)
+    labels = write(tmp_path / "y.csv", "stay,died\n0,1\n1,0\n2,1\n3,0\n")
+    for options in ({"target": "died", "labels": labels}, {}, {"one_series": True}):
+        with pytest.raises(InputError, match="holds the ids of the series"):
+            read_data(file, Columns(), **options)
+    one = write(tmp_path / "one.csv", "time,x\n" + "".join(f"{i},{i % 3}\n" for i in range(20)))
+    assert len(read_data(one, Columns(), one_series=True).batch) == 1
+    with pytest.raises(InputError, match="holds the ids of the series"):
+        read_data(one, Columns())

@@ -134,7 +134,7 @@ def test_a_table_without_ids_whose_times_rise_is_one_series(tmp_path):
         "forecast", tmp_path / "one.csv", "--horizon", "14d", "--ahead", "1d,7d", *QUICK,
         "--out", tmp_path / "out.csv",
     )  # fmt: skip
-    assert "learning from 1 series" in done.err
+    assert "learning from 1 series of sales" in done.err
     table = pv.read_csv(tmp_path / "out.csv").to_pydict()
     assert table["channel"] == ["sales"] * 2
     (tmp_path / "two.csv").write_text("date,sales\n" + rows + rows)

@@ -266,7 +266,7 @@ def test_a_summary_compares_forecasts_of_what_was_held_out_with_baselines(fitted
     fitted.save(tmp_path / "model")
     loaded = rf.RFormerForecaster.load(tmp_path / "model")
     assert loaded.summary() == fitted.summary()
-    assert "ahead of every baseline" in loaded.summary()
+    assert "smaller mae than every baseline" in loaded.summary()
     with pytest.raises(NotFittedError):
         rf.RFormerForecaster().summary()
 
@@ -280,6 +280,50 @@ def test_what_calibrates_intervals_of_few_series_is_not_learned_from():
     assert not np.array_equal(
         one.predictor_.calibration["forecast"].table, other.predictor_.calibration["forecast"].table
     )
+
+
+def test_ends_are_not_held_out_where_a_channel_has_nothing_else():
+    x, t = noisy_days(100)
+    late = np.where(np.arange(100) < 90, np.nan, 5 + x[:, 0])
+    model = rf.RFormerForecaster(**TINY)
+    with pytest.warns(UserWarning, match="too few values are held out"):
+        model.fit([np.column_stack([x, late])] * 3, [t] * 3)
+    both = np.column_stack([x, late])
+    assert np.isfinite(model.predict([both], [t], at=[t[-1] + 1])).all()
+
+
+def test_the_end_that_is_held_out_is_not_that_of_a_known_future():
+    x, t = noisy_days(100)
+    plan = np.column_stack([np.where(np.arange(100) < 70, x[:, 0], np.nan), np.ones(100)])
+    model = rf.RFormerForecaster(**TINY, known_future=[1]).fit([plan], [t])
+    assert model.predictor_.calibration["forecast"].n_held > 0
+
+
+def test_a_table_of_one_series_is_read_as_in_fit():
+    x, t = noisy_days(100)
+    table = {"time": t, "load": x[:, 0]}
+    model = rf.RFormerForecaster(**TINY).fit(table)
+    batch = rf.SeriesBatch(t, x, [0, 100], channels=["load"])
+    expected = model.predict(batch, at=[t[-1] + 1])
+    shuffled = {name: column[::-1] for name, column in table.items()}
+    for given in (table, shuffled, table | {"id": np.full(100, 7)}):
+        np.testing.assert_array_equal(model.predict(given, at=[t[-1] + 1]), expected)
+    with pytest.raises(InputError, match="holds the ids of the series"):
+        rf.RFormerForecaster(**TINY).fit(shuffled)
+    with pytest.raises(InputError, match="holds the ids of the series"):
+        rf.RFormerForecaster(**TINY).fit(table | {"machine": np.arange(100) // 10})
+
+
+def test_a_channel_that_is_constant_in_training_has_a_scale_of_its_size():
+    x, t = noisy_days(100)
+    flat = np.where(np.arange(100) < 90, 37.2, 74.4)
+    model = rf.RFormerForecaster(**TINY).fit([np.column_stack([x, flat])], [t])
+    assert model.predictor_.networks[0].spread[1] == pytest.approx(37.2)
+    assert np.isfinite(list(model.predictor_.metadata["held_out"]["model"].values())).all()
+    before = model.summary()
+    with pytest.raises(InputError, match="too few values to calibrate"):
+        model.calibrate([x[:1].repeat(2, axis=1)], [t[:1]])
+    assert model.summary() == before
 
 
 def test_the_default_horizon_of_long_series_is_a_hundred_gaps():

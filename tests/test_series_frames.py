@@ -335,16 +335,6 @@ def test_a_frame_where_a_list_of_arrays_is_expected_is_told_where_to_go():
         SeriesBatch.from_arrays(pd.DataFrame({"id": [1, 1], "time": [0.0, 1.0], "x": [2.0, 3.0]}))
 
 
-def test_a_table_without_ids_is_one_series_if_its_times_rise():
-    table = {"time": [0.0, 1.5, 2.0], "x": [1.0, 2.0, 3.0]}
-    batch = SeriesBatch.of(table)
-    assert len(batch) == 1
-    assert batch.times.tolist() == table["time"]
-    for times in ([0.0, 1.0, 0.5], [0.0, 1.0, 1.0], [0.0, None, 1.0]):
-        with pytest.raises(InputError, match="holds the ids of the series"):
-            SeriesBatch.of(table | {"time": times})
-
-
 def test_a_frame_or_column_indexed_by_dates_is_one_series():
     dates = pd.date_range("2024-01-01", periods=5, freq="h")
     frame = pd.DataFrame({"y": np.arange(5.0)}, index=dates)
@@ -352,5 +342,6 @@ def test_a_frame_or_column_indexed_by_dates_is_one_series():
     for table in (frame, frame.rename_axis("when"), frame["y"], ids):
         batch = SeriesBatch.of(table)
         assert (len(batch), batch.channels, batch.times.tolist()[:2]) == (1, ("y",), [0, 3600])
+    assert SeriesBatch.of(frame.assign(T=np.arange(5.0)[::-1])).channels == ("y", "T")
     with pytest.raises(InputError, match="holds the ids of the series"):
         SeriesBatch.of(pd.concat([frame, frame]))

@@ -234,7 +234,8 @@ def forecast(
     horizon: Annotated[
         str | None,
         option(
-            "How far ahead to learn, e.g. 24 or 12h (default: half a usual series, or --ahead)."
+            "How far ahead to learn, e.g. 24 or 12h (default: --ahead, or half a usual series, at "
+            "most 100 gaps)."
         ),
     ] = None,
     known_future: Annotated[

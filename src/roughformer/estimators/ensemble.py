@@ -38,7 +38,6 @@ _MANY = {"n_functionals": 1536, "n_features": 5000}  # for more series than that
 _BOOSTED = ("boosting", "rhythm")
 _EMBEDDING = 64  # principal components
 _TREES = 600  # of boosting, over all classes
-_SHARES = {"summary": 0.3, "rhythm": 0.2}  # of the features that a node looks at; 0.1 of the others
 _WIDE, _LEAST_SHARE = 2000, 0.02  # features beyond which it is less, down to this
 _BOOSTINGS = 3  # whose mean is the answer
 _TAIL = 4.0  # deviations, beyond which words of a summary are cut for ridge
@@ -430,9 +429,12 @@ def _grow(
     from sklearn import ensemble
 
     size = x.shape[1]
-    # Of a wide table a smaller share is looked at, so that work does not grow with its width.
-    share = _SHARES.get(name, 0.1) * min(1.0, _WIDE / max(size, 1))
-    share = min(1.0, max(share, _LEAST_SHARE, 12 / max(size, 1) if name == "intervals" else 0.0))
+    # The share of the features that a node looks at: less of a wide table, so that the work does
+    # not grow with its width.
+    share = 0.3 if name == "summary" else 0.2 if name in _BOOSTED and not classes else 0.1
+    share = max(share * min(1.0, _WIDE / max(size, 1)), _LEAST_SHARE)
+    if name == "intervals":
+        share = min(1.0, max(share, 12 / max(size, 1)))
     if name in _BOOSTED:
         # A round grows a tree for each of several classes: the more of them, the fewer rounds.
         count = len(np.unique(y)) if classes else 1

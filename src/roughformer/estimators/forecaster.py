@@ -82,7 +82,8 @@ class RFormerForecaster(SeriesEstimator):
         Number of networks, trained from different seeds, whose answers are averaged.
     validation : float, default 0.2
         Share of the series that is held out to calibrate intervals; of fewer than ten series, share
-        of the time of each, at its end. 0: intervals are the network's own.
+        of the time of each, at its end (if ten points are in it, and no ``groups`` are given).
+        0: intervals are the network's own.
     random_state : int, RandomState or None, default None
         Seed of the split, the weights and the moments.
     device : {"auto", "cpu", "cuda", "mps"}, default "auto"
@@ -114,7 +115,8 @@ class RFormerForecaster(SeriesEstimator):
     90 % of the values of new series like the training series are covered, over all channels. Values
     of one series (or group) count as fewer the more alike their errors are, so that intervals
     calibrated on few series are wider. Fewer than nine held-out series do not promise 90 %, which
-    ``predict_interval`` says.
+    ``predict_interval`` says. Of fewer than ten training series the ends calibrate, so intervals
+    are for how these series go on, and may be too narrow for other ones.
 
     Examples
     --------
@@ -183,7 +185,7 @@ class RFormerForecaster(SeriesEstimator):
         self
         """
         self._check_parameters()
-        batch, about = series_to_fit(X, None, times, lengths, layout, columns)
+        batch, about = series_to_fit(X, None, times, lengths, layout, columns, one_series=True)
         covariates = _static_of(batch, static)
         if len(batch) == 0:
             raise InputError("there is nothing to learn from: no series were given")
@@ -194,10 +196,9 @@ class RFormerForecaster(SeriesEstimator):
                 check_series(validation_data, batch.channels, ())
                 predictor = self._train(batch, covariates, seed)
                 predictor.calibrate(validation_data, _static_of(validation_data, None), seed)
-            elif self._holds_out_ends(batch, groups):
-                start, end = batch.span
-                since = end - self.validation * (end - start)
-                predictor = self._train(_until(batch, since), covariates, seed)
+            elif (cut := self._cut(batch, groups)) is not None:
+                since, before = cut
+                predictor = self._train(before, covariates, seed)
                 predictor.calibrate(batch, covariates, seed, since=since)
             else:
                 n_held = int(self.validation * len(batch))
@@ -240,20 +241,38 @@ class RFormerForecaster(SeriesEstimator):
         """
         batch, covariates = self._series(X, times, lengths, static, layout, columns)
         groups = aligned(groups, batch, "groups")
-        before = dict(self.predictor_.calibration)
+        predictor = self.predictor_
+        before = dict(predictor.calibration), dict(predictor.metadata)
         with using_threads(self.n_jobs):
             self.predictor_.calibrate(batch, covariates, seed=0, groups=groups)
         if self.predictor_.calibration["forecast"].n_held == 0:
-            self.predictor_.calibration = before
+            predictor.calibration, predictor.metadata = before
             raise InputError(
                 "the series hold too few values to calibrate intervals on; give more series"
             )
         return self
 
-    def _holds_out_ends(self, batch: SeriesBatch, groups: Any) -> bool:
-        """Whether there are too few series to hold out whole ones, and a long one among them."""
-        long = bool(batch.lengths.max() * self.validation >= _FEW)
-        return long and groups is None and len(batch) < _FEW
+    def _cut(self, batch: SeriesBatch, groups: Any) -> tuple[Array, SeriesBatch] | None:
+        """Where the ends of few series that are held out begin ``(B,)``, and what is before; None
+        if whole series are to be held out, or the ends are too short, or all that there is of a
+        channel.
+        """
+        if groups is not None or len(batch) >= _FEW:
+            return None
+        known = _numbers_of(self.known_future, batch.channels)
+        others = ~np.isnan(np.delete(batch.values, known, axis=1)).all(axis=1)
+        of_point = np.repeat(np.arange(len(batch)), batch.lengths)
+        end = np.full(len(batch), -np.inf)
+        np.maximum.at(end, of_point[others], batch.times[others])
+        start = batch.span[0]
+        end = np.maximum(end, start)
+        since = end - self.validation * (end - start)
+        later = others & (batch.times > since[of_point])
+        if np.bincount(of_point[later], minlength=len(batch)).max() < _FEW:
+            return None
+        before = _until(batch, since)
+        seen, seen_before = (~np.isnan(x.values).all(axis=0) for x in (batch, before))
+        return None if (seen & ~seen_before).any() else (since, before)
 
     def _check_parameters(self) -> None:
         for name, least in (("context", 2), ("steps", 1), ("batch_size", 1), ("n_estimators", 1)):
@@ -496,7 +515,7 @@ class RFormerForecaster(SeriesEstimator):
         best = min((name for name in scores if name != "model"), key=lambda n: scores[n]["mae"])
         ahead = scores["model"]["mae"] < scores[best]["mae"]
         lines.append(
-            f"  The model is ahead of every baseline; the best of them is the {best}."
+            f"  The model has a smaller mae than every baseline; the best of them is the {best}."
             if ahead
             else f"  The model is not better than the {best}, which alone would do as well here."
         )
@@ -565,7 +584,7 @@ class RFormerForecaster(SeriesEstimator):
         known = {"channels": self.channels_} | self.predictor_.metadata["data"]
         batch = as_series(
             x, times, lengths, layout=layout, columns=columns, n_channels=self.n_features_in_,
-            known=known,
+            known=known, one_series=True,
         )  # fmt: skip
         check_series(batch, self.channels_, ())
         dated = self.predictor_.dated
@@ -705,7 +724,7 @@ def _scale(values: Array) -> tuple[Array, Array, Array]:
         if len(known):
             inner = np.clip(known, *np.quantile(known, [_TAIL, 1 - _TAIL]))
             centre[c], varies[c] = inner.mean(), np.ptp(known) > 0
-            spread[c] = inner.std() or known.std()
+            spread[c] = (inner.std() or known.std()) * varies[c]  # of equal values: rounding
     return centre, np.where(spread > 0, spread, np.maximum(np.abs(centre), 1.0)), varies
 
 

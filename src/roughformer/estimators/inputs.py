@@ -48,15 +48,17 @@ def as_series(
     columns: Mapping[str, Any] | None = None,
     n_channels: int | None = None,
     known: Mapping[str, Any] | None = None,
+    one_series: bool = False,
 ) -> SeriesBatch:
     """Anything ``SeriesBatch.of`` takes; also series of one channel as an array ``(B, L)`` or as a
     list of flat sequences, batches of one series (scikit-learn's splits of a ``SeriesBatch``), and
     whatever numpy can make an array of. ``n_channels``: as many as in training, which settles
     where ``layout`` would be ambiguous. ``columns``: what those of a table mean. ``known``: the
-    columns of the training table, or the layout of the training arrays.
+    columns of the training table, or the layout of the training arrays. ``one_series``: whether a
+    table without ids may be one.
     """
     if is_table(x):
-        return _read_frame(x, times, lengths, layout, columns, known)[0]
+        return _read_frame(x, times, lengths, layout, columns, known, one_series=one_series)[0]
     if columns is not None:
         raise InputError(f"columns are those of a table, but X is {type(x).__name__}")
     if type(x).__module__.startswith("scipy.sparse"):
@@ -108,6 +110,7 @@ def series_to_fit(
     lengths: Any = None,
     layout: str | None = None,
     columns: Mapping[str, Any] | None = None,
+    one_series: bool = False,
 ) -> tuple[SeriesBatch, dict[str, Any]]:
     """Series to learn from, and what a model keeps to read others in the same way: the meaning of
     the columns of a table, or the layout if it was given. A column named like ``y`` is taken for
@@ -115,7 +118,7 @@ def series_to_fit(
     """
     if is_table(x):
         try:
-            return _read_frame(x, times, lengths, layout, columns, y=y)
+            return _read_frame(x, times, lengths, layout, columns, y=y, one_series=one_series)
         except InputError as error:
             if hasattr(x, "to_numpy") and y is not None and np.shape(y)[:1] == (len(x),):
                 raise InputError(
@@ -135,6 +138,7 @@ def _read_frame(
     columns: Mapping[str, Any] | None,
     known: Mapping[str, Any] | None = None,
     y: Any = None,
+    one_series: bool = False,
 ) -> tuple[SeriesBatch, dict[str, Any]]:
     """Series of a table, and what its columns meant: as ``columns`` say (arguments of
     ``SeriesBatch.from_table``), as is ``known`` from another table, or guessed.
@@ -155,13 +159,15 @@ def _read_frame(
     if wrong:
         raise InputError(f"columns has the unknown key {wrong[0]!r}; known are {', '.join(_ROLES)}")
     data, options = with_roles(
-        table, columns, {role: known[role] for role in _ROLES if role in known}, option=_option
-    )
+        table, columns, {role: known[role] for role in _ROLES if role in known}, option=_option,
+        one_series=one_series,
+    )  # fmt: skip
     _check_no_target(y, columns)
     if "channels" not in columns and "channels" not in known and options["channels"]:
         options["channels"] = _without_target(y, options["channels"])
     batch = SeriesBatch.from_table(data, **options)
     about = {role: options[role] for role in _ROLES if options.get(role)}
+    about.setdefault("series_id", None)  # one series
     about |= {role: list(about[role]) for role in ("static",) if role in about}
     about["channels"] = list(batch.channels)
     if "label" in about:

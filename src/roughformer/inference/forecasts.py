@@ -274,6 +274,11 @@ class ForecastPredictor:
         value = self._in_units(scaled, answers.channel)
         return np.where(np.isnan(answers.known), value, answers.known)
 
+    @property
+    def _varies(self) -> Array:
+        """Which channels vary: of the others the level of a value is unknown."""
+        return np.array([s > 0 for s in self.networks[0].varies.tolist()])
+
     def in_words(self, duration: float) -> str:
         """A duration, as text: of dates such as "7 days" or "12:00:00"."""
         if not self.dated:
@@ -407,7 +412,7 @@ class ForecastPredictor:
             drawn = draw(series[i : i + _ROWS])
             moments, queries = drawn.moments, drawn.queries
             last = _before(moments, queries, torch.zeros_like(queries.ahead))
-            known = np.isfinite(last)
+            known = np.isfinite(last) & self._varies[queries.channel.numpy()]
             mean, quantiles = self.run(moments, queries)
             guesses = {"model": _point(mean, quantiles), "last value": last}
             for period in self.networks[0].periods.float():
@@ -431,8 +436,6 @@ class ForecastPredictor:
         owner: Callable[[Drawn, Array], Array],
         draw: Callable[[Array], Drawn],
     ) -> LevelCalibration:
-        # The level of a value is unknown where all values of the channel are the same.
-        varies = np.array([s > 0 for s in self.networks[0].varies.tolist()])
         levels: list[Array] = [np.zeros(0)]
         distances: list[Array] = [np.zeros(0)]
         owners: list[Array] = [np.zeros(0)]
@@ -442,7 +445,7 @@ class ForecastPredictor:
             for i in range(0, len(order), _ROWS):
                 series = order[i : i + _ROWS]
                 drawn = draw(series)
-                counts = varies[drawn.queries.channel.numpy()]
+                counts = self._varies[drawn.queries.channel.numpy()]
                 if not counts.any():
                     continue
                 _, quantiles = self.run(drawn.moments, drawn.queries)

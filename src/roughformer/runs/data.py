@@ -51,6 +51,7 @@ class Columns:
     def of(cls, plain: dict[str, Any]) -> "Columns":
         """What ``plain`` gave; a wrong name or kind is an ``InputError``."""
         known = cls.__dataclass_fields__
+        plain = {name: value for name, value in plain.items() if value is not None}
         for name, value in plain.items():
             if name not in known:
                 raise InputError(
@@ -72,7 +73,7 @@ def resolve(
     taken: Sequence[str],
     read: Read | None = None,
     *,
-    one_series: bool = True,
+    one_series: bool = False,
 ) -> Columns:
     """Find out what was not given: ids and times by usual names, a long table by its columns
     ``channel`` and ``value``, the channels of a wide one as the columns with no other role
@@ -262,11 +263,12 @@ def read_data(
     group: str | None = None,
     labels: Path | None = None,
     lazily: bool = False,
+    one_series: bool = False,
 ) -> SeriesData:
     """Read ``path``. ``target``: a column (several: ``a,b``), ``"label"`` for the labels of a file
     that has them, or a static covariate; None: none is wanted. ``labels``: a table with one row
     for each series that has the target, and the group if it is there. ``lazily``: leave the series
-    of a store where they are.
+    of a store where they are. ``one_series``: whether a table without ids may be one.
     """
     names = tuple(name.strip() for name in target.split(",")) if target else ()
     stored = stored_at(path)
@@ -280,7 +282,9 @@ def read_data(
     twice = [name for i, name in enumerate(names) if name in names[:i]]
     if twice:
         raise InputError(f"--target names {twice[0]!r} twice; name each target once")
-    batch, columns = _read_file(path, columns, names, group, labelled=labels is None)
+    batch, columns = _read_file(
+        path, columns, names, group, labelled=labels is None, one_series=one_series
+    )
     groups = None if group is None else _groups(path, columns, group, labels, batch)
     values = None
     notes: tuple[str, ...] = ()
@@ -353,8 +357,11 @@ def _read_file(
     group: str | None,
     *,
     labelled: bool,
+    one_series: bool,
 ) -> tuple[SeriesBatch, Columns]:
-    """``targets`` are no channels; they are in the file if it is ``labelled``."""
+    """``targets`` are no channels; they are in the file if it is ``labelled``. ``one_series``:
+    whether a table without ids may be one.
+    """
     name = path.name.lower()
     if path.is_dir():
         return _read_directory(path, columns), columns
@@ -363,7 +370,7 @@ def _read_file(
         # A role that is not a channel must not become one.
         taken = [*targets, *([group] if group else [])]
         taken = [c for c in taken if c in present]
-        columns = resolve(path, columns, present, taken, one_series=not taken)
+        columns = resolve(path, columns, present, taken, one_series=one_series)
         assert columns.time is not None
         batch = read_table(
             path,

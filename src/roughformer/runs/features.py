@@ -276,10 +276,10 @@ def store_columns(
             return file.read_row_group(0, present) if file.num_row_groups else file.read(present)
 
     try:
-        columns = resolve(path, given, names, taken, read, one_series=False)
+        columns = resolve(path, given, names, taken, read)
     except InputError:
         every, taken = [*names, *keys], [*taken, *keys]
-        columns = resolve(path, given, every, taken, read, one_series=False)
+        columns = resolve(path, given, every, taken, read)
     if columns.series_id in keys:
         say(f"note: series are told by directories, {columns.series_id}=...")
     assert columns.series_id is not None

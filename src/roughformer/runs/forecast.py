@@ -61,14 +61,14 @@ def forecast_file(
                     f"{name} is for learning, and {model} holds a forecaster that is used as is; "
                     f"leave {name} out, or name another directory with --model"
                 )
-    batch = read_data(path, columns).batch
+    batch = read_data(path, columns, one_series=True).batch
     dated = batch.time_origin is not None
     moments = _moments(at, dated) if at else None
     steps_ahead = [_duration(text, "--ahead", dated) for text in ahead]
     if loaded is not None:
         forecaster = loaded
     else:
-        data = read_data(path if train is None else train, columns)
+        data = read_data(path if train is None else train, columns, one_series=True)
         forecaster = RFormerForecaster(
             horizon=max(steps_ahead, default=None)
             if horizon is None
@@ -78,7 +78,7 @@ def forecast_file(
             random_state=seed,
             n_jobs=threads,
         )
-        say(f"learning from {len(data.batch)} series")
+        say(f"learning from {len(data.batch)} series of {', '.join(data.batch.channels)}")
         forecaster.fit(data.batch)
         say(forecaster.summary())
         forecaster.predictor_.metadata["data"] = data.columns.plain()

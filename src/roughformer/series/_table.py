@@ -373,12 +373,11 @@ def guess_roles(
     read: Read,
     table: str = "the table",
     option: Callable[[str], str] = _keyword,
-    one_series: bool = True,
+    one_series: bool = False,
 ) -> dict[str, Any]:
     """Find the columns that were not ``given``.
 
-    Ids and times go by usual names. A table without ids is one series if each row is later than
-    the one before it. A table with the columns ``channel``, of texts, and ``value``
+    Ids and times go by usual names. A table with the columns ``channel``, of texts, and ``value``
     is long.
     The channels of a wide one are the columns with no other role.
 
@@ -396,7 +395,8 @@ def guess_roles(
     table, option
         How errors call the table and the option for a role.
     one_series
-        Whether a table without ids may be one series.
+        Whether a table without ids is one series, if each row is later than the one before it and
+        no column looks like ids.
 
     Returns
     -------
@@ -409,8 +409,8 @@ def guess_roles(
     for role in ("series_id", "time"):
         if role not in given:
             name = _usual_name(present, role)
-            one = name is None and role == "series_id" and one_series and time is not None
-            if name is None and not (one and _rises(read([str(time)]).column(0))):
+            one = one_series and role == "series_id" and time is not None
+            if name is None and not (one and _is_one_series(present, str(time), read)):
                 raise InputError(
                     f"cannot tell which column of {table} holds the {_WHAT[role]}: name it with "
                     f"{option(role)}. Its columns are {', '.join(present)}"
@@ -437,12 +437,26 @@ def guess_roles(
     return roles
 
 
-def _rises(times: pa.ChunkedArray) -> bool:
-    """Whether each time is later than the one before it: then they are of one series."""
-    if len(times) < 2 or times.null_count or not _has_order(times.type):
+def _is_one_series(present: Sequence[str], time: str, read: Read) -> bool:
+    """Whether each row is later than the one before it, and no column has texts or whole numbers
+    that each stand in one run of rows, as ids do.
+    """
+    times = read([time]).column(0)
+    if len(times) == 0 or times.null_count or not _has_order(times.type):
         return False
-    later = pc.greater(times.slice(1), times.slice(0, len(times) - 1))
-    return bool(pc.all(later).as_py())
+    if (
+        len(times) > 1
+        and not pc.all(pc.greater(times.slice(1), times.slice(0, len(times) - 1))).as_py()
+    ):
+        return False
+    for name in present:
+        column = read([name]).column(0)
+        if name == time or not (pt.is_integer(column.type) or _is_text(column.type)):
+            continue
+        changes = pc.sum(pc.not_equal(column.slice(1), column.slice(0, len(column) - 1))).as_py()
+        if 1 < pc.count_distinct(column).as_py() == (changes or 0) + 1 < len(column):
+            return False
+    return True
 
 
 def _has_order(kind: pa.DataType) -> Any:
@@ -543,10 +557,11 @@ def with_roles(
             # Rows numbered anew in each series, as pandas.concat(frames, keys=ids) leaves them.
             table = table.droplevel(1)
             levels = table.index.names
-        dates = len(levels) == 1 and table.index.dtype.kind == "M"
-        if dates and not times and "time" not in given and not is_usual(levels[0]):
-            table = table.rename_axis("time")
-            levels = table.index.names
+        if len(levels) == 1 and table.index.dtype.kind == "M":
+            if "time" not in given and "time" not in table and not is_usual(levels[0]):
+                table = table.rename_axis("time")
+                levels = table.index.names
+            naming = {"one_series": True} | naming
     if len(levels) > 1:
         names, given = index_roles(levels, table.columns, given)
         data = to_arrow(table.set_axis(table.index.set_names(names)), names)
@@ -555,6 +570,8 @@ def with_roles(
         data = to_arrow(table, [name for name in levels if is_usual(name) or name in named])
     label = known.pop("label", "label")
     for role, name in known.items():
+        if name is None and _usual_name(data.column_names, role) is not None:
+            continue  # the other table was one series
         if role not in given and (not isinstance(name, str) or name in data.column_names):
             given[role] = name
     roles = guess_roles(data.column_names, given, [label], read=_reader(data), **naming)
