@@ -12,7 +12,6 @@ from sklearn.ensemble import (
     HistGradientBoostingClassifier,
     HistGradientBoostingRegressor,
 )
-from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import Ridge, RidgeCV
 from sklearn.metrics import log_loss
 
@@ -336,7 +335,7 @@ def test_the_penalty_is_the_best_of_leave_one_out():
     y = x[:, :1] + rng.normal(size=(30, 1))
     z = x - x.mean(axis=0)
     gram = torch.from_numpy(z @ z.T + ensemble._CONSTANT**2)
-    _, found = ensemble._penalty(gram, torch.from_numpy(y - y.mean()), [])
+    found = ensemble._penalty(gram, torch.from_numpy(y - y.mean()), [])
     expected = RidgeCV(alphas=ensemble._PENALTIES).fit(x, y[:, 0]).alpha_
     assert found == pytest.approx(expected)
 
@@ -353,48 +352,6 @@ def test_ridge_of_many_series_is_close_to_ridge():
     held = folds[-1][1]
     assert np.isfinite(decision[held]).all()
     assert np.isnan(np.delete(decision, held, axis=0)).all()
-
-
-@pytest.mark.parametrize("groups", [None, np.arange(40) // 5])
-def test_kernel_ridge_is_that_of_scikit_learn(groups):
-    rng = np.random.default_rng(3)
-    z = rng.normal(size=(40, 3)).astype(np.float32)
-    y = np.sin(2 * z[:, :1]) + np.array([0.0, 5.0])
-    folds = ensemble._folds(None, 40, groups, 0)
-    part, left_out = ensemble._kernel(
-        torch.from_numpy(z), y, np.ones(40), folds, groups is not None, np.random.default_rng(0)
-    )
-    level = y.mean(axis=0)
-
-    def gaps(train, held, expected):
-        for penalty in ensemble._KERNEL_PENALTIES:
-            oracle = KernelRidge(alpha=penalty, kernel="rbf", gamma=float(part.rate))
-            yield np.abs(oracle.fit(z[train], y[train] - level).predict(z[held]) + level - expected)
-
-    every = np.arange(40)
-    found = [gap.max() for gap in gaps(every, every, part(torch.from_numpy(z)).numpy())]
-    assert min(found) < 1e-5
-    chosen = int(np.argmin(found))
-    for train, held in (
-        [(np.delete(every, i), every[[i]]) for i in every] if groups is None else folds
-    ):
-        assert list(gaps(train, held, left_out[held]))[chosen].max() < 1e-4
-
-
-def test_a_kernel_of_many_series_keeps_some_of_them(monkeypatch):
-    monkeypatch.setattr(ensemble, "_CENTRES", 50)
-    monkeypatch.setattr(ensemble, "_KERNEL_EXACT", 40)
-    rng = np.random.default_rng(4)
-    z = torch.from_numpy(rng.uniform(-1, 1, size=(120, 2)))
-    y = torch.sin(3 * z[:, :1]).numpy()
-    for groups in (None, np.arange(120) // 4):
-        folds = ensemble._folds(None, 120, groups, 0)
-        part, left_out = ensemble._kernel(z, y, np.ones(120), folds, groups is not None, rng)
-        assert part.centres.shape == (50, 2)
-        np.testing.assert_allclose(part(z), y, atol=0.1)
-        known = ~np.isnan(left_out[:, 0])
-        assert known.sum() == (120 if groups is None else 50)
-        np.testing.assert_allclose(left_out[known], y[known], atol=0.3)
 
 
 def test_mostly_missing_values_add_ridge_on_summaries(tmp_path):
@@ -451,7 +408,6 @@ def test_a_saved_and_an_exported_regressor_are_the_same(tmp_path):
     x, _ = waves(40, 12)
     x = x[:, :, 1:]
     model = rf.RFormerRegressor(random_state=0).fit(x, x.std(axis=(1, 2)))
-    assert "kernel ridge" in model.summary()
     model.save(tmp_path / "model")
     loaded = rf.RFormerRegressor.load(tmp_path / "model")
     np.testing.assert_array_equal(model.predict(x), loaded.predict(x))

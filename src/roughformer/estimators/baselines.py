@@ -25,7 +25,6 @@ PART_NAMES = {
     "ppv": "ridge on functionals (PPV)",
     "poolings": "ridge on functionals (MPV, MIPV)",
     "competition": "ridge on functionals (competition)",
-    "kernel": "kernel ridge on functionals (PPV)",
     "intervals": "extra trees on interval quantiles",
     "summary": "extra trees on summaries",
     "linear": "ridge on summaries",

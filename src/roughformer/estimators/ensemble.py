@@ -15,7 +15,6 @@ from roughformer.model import (
     LINEAR_PARTS,
     EnsembleConfig,
     Forest,
-    KernelPart,
     PathFeatures,
     SignatureEnsemble,
     blendable,
@@ -41,10 +40,6 @@ _TREES = 600  # of boosting, over all classes
 _WIDE, _LEAST_SHARE = 2000, 0.02  # features beyond which it is less, down to this
 _BOOSTINGS = 3  # whose mean is the answer
 _TAIL = 4.0  # deviations, beyond which words of a summary are cut for ridge
-_CENTRES = 4000  # series that the kernel keeps
-_KERNEL_EXACT = 1000  # series that its width and penalty are chosen on
-_KERNEL_PENALTIES = np.logspace(-6, 1, 8)
-_KERNEL_RATES = (0.1, 0.3, 1.0, 3.0, 10.0)  # over the median squared distance
 _FEW_PER_CLASS = 20  # series of a class that boosting needs
 
 
@@ -89,8 +84,7 @@ def fit_ensemble(
     seen = _in_blocks(path.draw(cells[some], seed), cells, names)
     parts: dict[str, Floats] = {}
     linear, forests = {}, {}
-    directions = components = torch.zeros(0, path.size("ppv"))
-    kernel: KernelPart | None = None
+    directions = torch.zeros(0, path.size("ppv"))
     middle, spread = summary.double().mean(dim=0), summary.double().std(dim=0, unbiased=False)
     low, high = ((middle + sign * _TAIL * spread).float() for sign in (-1, 1))
     for name in names:
@@ -108,11 +102,7 @@ def fit_ensemble(
                 linear[name] |= {"low": low, "high": high}
             if name == "ppv":
                 directions = _principal(x[some], torch.from_numpy(w)[some])
-                components = (x - x.mean(dim=0)).double() @ directions.double().T
             parts[name] = _softmax(decision) if classes else decision
-            continue
-        if name == "kernel":
-            kernel, parts[name] = _kernel(components, goal, w, folds, groups is not None, rng)
             continue
         columns = None  # of the summary, if not all
         if name == "rhythm":
@@ -135,13 +125,11 @@ def fit_ensemble(
     config = EnsembleConfig(
         n_channels=len(encoder.channels), n_cells=encoder.n_cells, n_outputs=n_outputs, task=task,
         n_embedding=len(directions), parts=names,
-        n_words=summary.shape[1], n_centres=0 if kernel is None else len(kernel.centres),
+        n_words=summary.shape[1],
         forests={name: forest.shape for name, forest in forests.items()}, **sizes,
     )  # fmt: skip
     model = SignatureEnsemble(config, path)
     model.directions.copy_(directions)
-    if kernel is not None:
-        model.kernel = kernel
     for name, state in linear.items():
         model.linear[name].load_state_dict(state)
     for name, forest in forests.items():
@@ -165,7 +153,7 @@ def _parts(n: int, n_outputs: int, classes: bool, rhythm: bool, sparse: bool) ->
     """Which parts there is enough data for."""
     names = [*LINEAR_PARTS]
     if n >= 10:
-        names += ["intervals", "summary"] if classes else ["kernel", "intervals", "summary"]
+        names += ["intervals", "summary"]
     if n >= 50 and sparse:
         names.append("linear")
     enough = n >= 200 and (not classes or (1 < n_outputs <= n / _FEW_PER_CLASS))
@@ -246,7 +234,7 @@ def _ridge(
     apart = folds if grouped else []
     some = np.sort(rng.permutation(n)[:_EXACT])
     part = torch.from_numpy(some)
-    _, penalty = _penalty(gram[part][:, part], y[part], _within(apart, some, n))
+    penalty = _penalty(gram[part][:, part], y[part], _within(apart, some, n))
     coefficients, predicted = _dual(gram, y, penalty, apart)
     sums = [coefficients.T @ part.double() for part in torch.split(x, _ROWS, dim=1)]
     slope = torch.cat(sums, dim=1) / scale
@@ -276,23 +264,20 @@ def _principal(features: Tensor, w: Tensor) -> Tensor:
     return directions.T.div(scale).float()
 
 
-def _penalty(
-    gram: Tensor, y: Tensor, folds: Folds, penalties: Floats = _PENALTIES
-) -> tuple[float, float]:
-    """The least error of series left out (one at a time without folds), and its penalty."""
+def _penalty(gram: Tensor, y: Tensor, folds: Folds) -> float:
+    """The penalty with the least error of series left out (one at a time without folds)."""
     if folds:
-        held_out = (_by_folds(gram, y, penalty, folds) for penalty in penalties)
+        held_out = (_by_folds(gram, y, penalty, folds) for penalty in _PENALTIES)
         errors = [float((y - predicted).square().nanmean()) for predicted in held_out]
     else:
         errors = []
         values, vectors = torch.linalg.eigh(gram)
         rotated, squared = vectors.T @ y, vectors.square()
-        for penalty in penalties:
+        for penalty in _PENALTIES:
             inverse = 1 / (values.clamp(min=0) + penalty)
             residual = (vectors @ (inverse[:, None] * rotated)) / (squared @ inverse)[:, None]
             errors.append(float(residual.square().mean()))
-    best = int(np.argmin(errors))
-    return errors[best], float(penalties[best])
+    return float(_PENALTIES[int(np.argmin(errors))])
 
 
 def _dual(gram: Tensor, y: Tensor, penalty: float, folds: Folds) -> tuple[Tensor, Tensor]:
@@ -373,48 +358,6 @@ def _ridge_of_many(
     decision = np.full((len(x), goal.shape[1]), np.nan)
     decision[folds[-1][1]] = (best[2] + level).numpy()
     return (slope.numpy(), (intercept - slope @ mean).numpy()), decision
-
-
-def _kernel(
-    components: Tensor, goal: Floats, w: Floats, folds: Folds, grouped: bool, rng: Any
-) -> tuple[KernelPart, Floats]:
-    """Kernel ridge on components ``(B, E)``, fitted to at most 4,000 series, and its predictions
-    for series left out: one at a time, or by folds where groups must stay together.
-    """
-    n, weight = len(components), torch.from_numpy(w)
-    aim = torch.from_numpy(np.asarray(goal, np.float64))
-    level = weight @ aim / weight.sum()
-    order = rng.permutation(n)
-    kept = np.sort(order[:_CENTRES])
-    part = KernelPart(len(kept), components.shape[1], goal.shape[1])
-    part.centres.copy_(components[torch.from_numpy(kept)])
-    part.bias.copy_(level)
-    usual = torch.pdist(components[torch.from_numpy(order[:500])]).square().median()
-
-    def gram_of(rows: Ints) -> tuple[Tensor, Tensor, Folds]:
-        """Inner products and targets, weighted, and folds, of some of the series kept."""
-        at = torch.from_numpy(np.searchsorted(kept, rows))
-        root = weight[kept][at].sqrt()[:, None]
-        gram = part.similarities(part.centres[at])[:, at] * root * root.T
-        return gram, (aim[rows] - level) * root, _within(folds if grouped else [], rows, n)
-
-    few = np.sort(order[:_KERNEL_EXACT])
-    choices = []
-    for factor in _KERNEL_RATES:
-        part.rate.copy_(factor / usual.clamp(min=1e-12))
-        choices.append((*_penalty(*gram_of(few), _KERNEL_PENALTIES), part.rate.clone()))
-    _, penalty, rate = min(choices, key=lambda choice: choice[0])
-    part.rate.copy_(rate)
-    gram, y, apart = gram_of(kept)
-    coefficients, predicted = _dual(gram, y, penalty, apart)
-    root = weight[kept].sqrt()[:, None]
-    part.weight.copy_((coefficients * root).T)
-    decision = np.full(goal.shape, np.nan)
-    decision[kept] = (predicted / root + level).numpy()
-    if len(kept) < n and not apart:  # the others were left out by all
-        others = np.sort(order[_CENTRES:])
-        decision[others] = part(components[torch.from_numpy(others)]).numpy()
-    return part, decision
 
 
 # Trees

@@ -3,7 +3,6 @@
 from roughformer.model.ensemble import (
     LINEAR_PARTS,
     EnsembleConfig,
-    KernelPart,
     PathFeatures,
     SignatureEnsemble,
     blendable,

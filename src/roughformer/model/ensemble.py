@@ -15,7 +15,6 @@ __all__ = [
     "LINEAR_PARTS",
     "TREE_PARTS",
     "EnsembleConfig",
-    "KernelPart",
     "PathFeatures",
     "SignatureEnsemble",
     "SummaryPart",
@@ -37,7 +36,6 @@ class EnsembleConfig(OutputConfig):
     n_embedding: int = Field(64, ge=0, description="Length of the vectors of ``represent``.")
     parts: tuple[str, ...] = Field(description="Names of the parts that are blended.")
     n_words: int = Field(0, ge=0, description="Length of the summary.")
-    n_centres: int = Field(0, ge=0, description="Training series that the kernel keeps.")
     forests: dict[str, ForestShape] = Field({}, description="Sizes of those that are trees.")
 
 
@@ -132,39 +130,11 @@ class SummaryPart(LinearPart):
         return super().forward(torch.minimum(torch.maximum(features, self.low), self.high))
 
 
-class KernelPart(nn.Module):
-    """A Gaussian kernel between components ``(B, E)`` and those of training series, weighted."""
-
-    centres: Tensor  # (M, E)
-    rate: Tensor  # () of the squared distance
-    weight: Tensor  # (n_outputs, M)
-    bias: Tensor
-
-    def __init__(self, n_centres: int, n_components: int, n_outputs: int) -> None:
-        """All zero, to be loaded. Weights cancel each other: float64."""
-        super().__init__()
-        self.register_buffer("centres", torch.zeros(n_centres, n_components))
-        self.register_buffer("rate", torch.zeros(()))
-        self.register_buffer("weight", torch.zeros(n_outputs, n_centres, dtype=torch.float64))
-        self.register_buffer("bias", torch.zeros(n_outputs, dtype=torch.float64))
-
-    def similarities(self, components: Tensor) -> Tensor:
-        """``(B, E)`` -> ``(B, M)``, 1 at a centre; float64."""
-        x, centres = components.double(), self.centres.double()
-        squares = x.square().sum(dim=1, keepdim=True) + centres.square().sum(dim=1)
-        return (-self.rate.double() * (squares - 2 * x @ centres.T).clamp(min=0)).exp()
-
-    def forward(self, components: Tensor) -> Tensor:
-        """``(B, E)`` -> ``(B, n_outputs)``."""
-        return self.similarities(components) @ self.weight.T + self.bias
-
-
 class SignatureEnsemble(nn.Module):
     """Several readers of the same path, each with its own prediction, and their blend.
 
     - ``ppv``, ``poolings``, ``competition``: linear maps of pooled functionals of local signatures
       (``signatures.functionals``), fitted by ridge regression;
-    - ``kernel``: a Gaussian kernel on principal components of ``ppv``, for a regression;
     - ``intervals``: trees on quantiles over dyadic intervals (``tokens.intervals``);
     - ``summary``, ``boosting``: trees on words of the observations, durations and covariates;
     - ``linear``: a linear map of the same, where most values are missing;
@@ -197,9 +167,6 @@ class SignatureEnsemble(nn.Module):
         )
         if "linear" in config.parts:
             self.linear["linear"] = SummaryPart(config.n_words, config.n_outputs)
-        if "kernel" in config.parts:
-            sizes = config.n_centres, config.n_embedding, config.n_outputs
-            self.kernel = KernelPart(*sizes)
         count = len(config.parts)
         self.register_buffer("weights", torch.full((count,), 1 / max(count, 1)))
         size = self.path.size("ppv")
@@ -207,18 +174,16 @@ class SignatureEnsemble(nn.Module):
 
     def represent(self, cells: Tensor, **others: Tensor) -> Tensor:
         """``(B, E)``: principal components of the PPV features."""
-        return self._components(self.path(cells, ("ppv",))["ppv"]).float()
-
-    def _components(self, ppv: Tensor) -> Tensor:
         usual: Tensor = self.linear["ppv"].usual  # type: ignore[assignment]
-        return (ppv - usual).double() @ self.directions.double().T
+        ppv: Tensor = self.path(cells, ("ppv",))["ppv"]
+        components: Tensor = (ppv - usual).double() @ self.directions.double().T
+        return components.float()
 
     def answers(self, seen: dict[str, Tensor], summary: Tensor) -> dict[str, Tensor]:
         """Log-probabilities, or predictions, ``(B, n_outputs)`` of each part, from what ``path``
         says and the ``summary (B, S)``.
         """
-        shown = {"kernel": seen["ppv"], **seen}
-        return {name: self._answer(name, shown.get(name, summary)) for name in self.config.parts}
+        return {name: self._answer(name, seen.get(name, summary)) for name in self.config.parts}
 
     def blended(self, seen: dict[str, Tensor], summary: Tensor) -> Tensor:
         """Logits or predictions ``(B, n_outputs)``, float64."""
@@ -243,8 +208,6 @@ class SignatureEnsemble(nn.Module):
     def _answer(self, part: str, features: Tensor) -> Tensor:
         if part in self.linear:
             raw: Tensor = self.linear[part](features)
-        elif part == "kernel":
-            raw = self.kernel(self._components(features))
         else:
             raw = self.forests[part](features).double()
         if self.config.task == "regression":
