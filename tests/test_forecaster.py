@@ -297,6 +297,9 @@ def test_the_end_that_is_held_out_is_not_that_of_a_known_future():
     plan = np.column_stack([np.where(np.arange(100) < 70, x[:, 0], np.nan), np.ones(100)])
     model = rf.RFormerForecaster(**TINY, known_future=[1]).fit([plan], [t])
     assert model.predictor_.calibration["forecast"].n_held > 0
+    found = model.backtest([plan], [t])
+    np.testing.assert_array_equal(np.unique(found.series), [0])
+    assert found.time.max() == t[69]
 
 
 def test_a_table_of_one_series_is_read_as_in_fit():

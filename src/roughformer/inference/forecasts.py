@@ -312,7 +312,7 @@ class ForecastPredictor:
 
         The last part is as long as the horizon, or the second half of a shorter series.
         """
-        start, end = batch.times[batch.offsets[:-1]], batch.times[batch.offsets[1:] - 1]
+        start, end = batch.times[batch.offsets[:-1]], self.ends(batch)
         cut = np.maximum(end - self.horizon, (start + end) / 2)
         of_point = np.repeat(np.arange(len(batch)), batch.lengths)
         before = batch.times <= cut[of_point]
