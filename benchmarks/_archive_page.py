@@ -36,8 +36,6 @@ REASONS: dict[tuple[str, float], str] = {
     "series left out of training, trees on intervals of 1,024 cells have 0.01 more",
     ("GesturePebbleZ1", 0.0): "six of 172 test series; one of 132 is wrong out of fold in training",
     ("GesturePebbleZ1", 0.5): "six of 172 test series; one of 132 is wrong out of fold in training",
-    ("HandMovementDirection", 0.0): "six of 74 test series; on series left out of training the "
-    "blend has 0.39, trees on intervals 0.26",
 }
 _BEGIN, _END = (
     "<!-- archive: written by benchmarks/archive.py --page -->",
