@@ -393,9 +393,13 @@ class ForecastPredictor:
         def within(series: Array) -> Drawn:
             return draw_interpolations(data, series, periods, rng, since=first[series])
 
+        # Few long series have several moments each in a round.
+        order = np.arange(n) if since is None else np.resize(np.arange(n), max(n, _ROWS))
         self.calibration = {
-            "forecast": self._calibrated(n, owner, forecast),
-            "interpolation": self._calibrated(n if self.interpolation else 0, owner, within),
+            "forecast": self._calibrated(order, owner, forecast),
+            "interpolation": self._calibrated(
+                order[: None if self.interpolation else 0], owner, within
+            ),
         }
         self.metadata["held_out"] = self._compared(
             np.resize(np.arange(n), min(n, 1) * _COMPARED), forecast
@@ -432,7 +436,7 @@ class ForecastPredictor:
 
     def _calibrated(
         self,
-        n_series: int,
+        order: Array,
         owner: Callable[[Drawn, Array], Array],
         draw: Callable[[Array], Drawn],
     ) -> LevelCalibration:
@@ -440,7 +444,6 @@ class ForecastPredictor:
         distances: list[Array] = [np.zeros(0)]
         owners: list[Array] = [np.zeros(0)]
         n = 0
-        order = np.tile(np.arange(n_series), max(1, _ROWS // max(n_series, 1)))
         for _ in range(_ROUNDS):
             for i in range(0, len(order), _ROWS):
                 series = order[i : i + _ROWS]
