@@ -37,8 +37,8 @@ _MANY = {"n_functionals": 1536, "n_features": 5000}  # for more series than that
 _BOOSTED = ("boosting", "rhythm")
 _EMBEDDING = 64  # principal components
 _TREES = 600  # of boosting, over all classes
-_WIDE, _LEAST_SHARE = 2000, 0.02  # features beyond which it is less, down to this
-_BOOSTINGS = 3  # whose mean is the answer
+_WIDE, _LEAST_SHARE = 2000, 0.02  # a node looks at a smaller share of more features, down to this
+_BOOSTINGS = 3  # models that are averaged
 _TAIL = 4.0  # deviations, beyond which words of a summary are cut for ridge
 _FEW_PER_CLASS = 20  # series of a class that boosting needs
 
@@ -292,7 +292,7 @@ def _dual(gram: Tensor, y: Tensor, penalty: float, folds: Folds) -> tuple[Tensor
 def _inverse_diagonal(factor: Tensor) -> Tensor:
     """The diagonal of the inverse of the matrix that has this Cholesky factor."""
     parts = []
-    for i in range(0, len(factor), _ROWS):  # above these columns of the inverse factor is nothing
+    for i in range(0, len(factor), _ROWS):  # the inverse factor is lower triangular
         columns = torch.eye(len(factor) - i, min(_ROWS, len(factor) - i), dtype=factor.dtype)
         columns = torch.linalg.solve_triangular(factor[i:, i:], columns, upper=False)
         parts.append(columns.square().sum(dim=0))
@@ -366,8 +366,8 @@ def _ridge_of_many(
 def _grow(
     name: str, x: Any, y: Any, w: Floats, classes: bool, seed: int, few: bool = False
 ) -> list[Any]:
-    """Trees of scikit-learn, of models whose mean is the answer; ``few``: enough to tell how good
-    they are.
+    """Fit scikit-learn's trees: models whose predictions are averaged. ``few``: grow only as many
+    as it takes to tell how good they are.
     """
     from sklearn import ensemble
 

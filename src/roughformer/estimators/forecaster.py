@@ -29,8 +29,8 @@ __all__ = ["RFormerForecaster"]
 
 Array = npt.NDArray[Any]
 
-_FEW = 10  # series, of fewer of which the last part is held out, if it has as many points
-_FAR = 100  # usual gaps between observations, the farthest horizon that is not asked for
+_FEW = 10  # of fewer series the ends are held out, if one of them has this many points
+_FAR = 100  # the default horizon is at most this many usual gaps between observations
 _TAIL = 0.005  # share of a channel's values on each side that its scale does not look at
 _DAY, _WEEK = 86400.0, 604800.0
 _SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": _DAY}
@@ -253,9 +253,9 @@ class RFormerForecaster(SeriesEstimator):
         return self
 
     def _cut(self, batch: SeriesBatch, groups: Any) -> tuple[Array, SeriesBatch] | None:
-        """Where the ends of few series that are held out begin ``(B,)``, and what is before; None
-        if whole series are to be held out, or the ends are too short, or all that there is of a
-        channel.
+        """Return the times ``(B,)`` at which the held-out ends of few series begin, and the series
+        up to there. None if there are enough series to hold out whole ones, if the ends are too
+        short, or if a channel is observed nowhere else.
         """
         if groups is not None or len(batch) >= _FEW:
             return None
@@ -693,7 +693,7 @@ def _held_out(n_held: int, n: int, groups: Any, seed: int) -> tuple[Array, Array
 
 
 def _until(batch: SeriesBatch, times: Array) -> SeriesBatch:
-    """The points of each series up to a time ``(B,)`` not before its first."""
+    """Keep the points of each series up to a time ``(B,)``, which is not before its first."""
     kept = batch.times <= np.repeat(times, batch.lengths)
     offsets = np.concatenate([[0], np.cumsum(np.add.reduceat(kept, batch.offsets[:-1]))])
     return SeriesBatch(

@@ -379,7 +379,7 @@ class ForecastPredictor:
             first = np.minimum(end - np.add.reduceat(later, begin), end - 1)
 
         def owner(drawn: Drawn, series: Array) -> Array:
-            """What each answer belongs to: a group, or a horizon of one."""
+            """Number the independent group, or the block of one horizon, of each answer."""
             of_group: Array = groups[series]
             if since is None:
                 return of_group
