@@ -456,7 +456,7 @@ def test_interval_quantiles_are_numpys():
     np.testing.assert_allclose(found[:, :8], expected, atol=1e-6)
 
 
-@pytest.mark.parametrize(("channels", "n_cells"), [(1, 1), (1, 2), (3, 5), (64, 512)])
+@pytest.mark.parametrize(("channels", "n_cells"), [(1, 1), (1, 2), (3, 5), (64, 512), (1, 2049)])
 def test_interval_quantiles_of_all_sizes(channels, n_cells):
     intervals = IntervalQuantiles(channels, n_cells)
     found = intervals(torch.ones(2, 2 * channels, n_cells, dtype=torch.float64))
@@ -539,6 +539,22 @@ def test_uneven_samples_have_twice_as_many_cells():
     uneven = even.drop_points(0.4, 0)
     assert CellEncoder.fit(uneven).n_cells == 2 * int(np.median(uneven.lengths))
     assert CellEncoder.fit(even[:1]).n_cells == 40
+
+
+def test_long_series_have_finer_cells_where_these_tell_something():
+    rng = np.random.default_rng(0)
+    noise = rng.normal(size=(6, 2100, 1))
+    smooth = np.cumsum(noise, axis=1)
+    assert CellEncoder.fit(rf.SeriesBatch.from_arrays(noise)).n_cells == 2100
+    assert CellEncoder.fit(rf.SeriesBatch.from_arrays(noise[:, :600])).n_cells == 600
+    assert CellEncoder.fit(rf.SeriesBatch.from_arrays(np.cumsum(smooth, axis=1))).n_cells == 512
+    # One channel of two is enough, whatever its unit.
+    both = rf.SeriesBatch.from_arrays(np.concatenate([1e6 * smooth, noise], axis=2))
+    assert CellEncoder.fit(both).n_cells == 2100
+    longer = rf.SeriesBatch.from_arrays(rng.normal(size=(2, 5000, 1)))
+    assert CellEncoder.fit(longer).n_cells == 4096
+    # Trees see means of neighbours, all of the same number of cells.
+    assert CellEncoder.fit(rf.SeriesBatch.from_arrays(noise[:, :2051])).n_cells == 2049
 
 
 def test_rhythm_finds_the_period_of_a_path():

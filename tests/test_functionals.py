@@ -64,7 +64,8 @@ def test_cells_do_not_depend_on_extra_samples_on_the_path():
 
 
 @pytest.mark.parametrize(
-    ("rows", "n_cells", "batch"), [(2, 500, 3), (6, 64, 5), (4, 16, 2), (2, 3, 2), (2, 1, 1)]
+    ("rows", "n_cells", "batch"),
+    [(2, 4096, 1), (2, 500, 3), (6, 64, 5), (4, 16, 2), (2, 3, 2), (2, 1, 1)],
 )
 def test_the_kernel_answers_every_comparison_as_the_definition_does(isa, rows, n_cells, batch):
     choose, names = isa

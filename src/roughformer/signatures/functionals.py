@@ -314,9 +314,12 @@ class Functionals(nn.Module):
 
 
 def _widths(n_cells: int) -> tuple[int, ...]:
-    """Up to eight widths of a tap, from one cell to an eighth of the path."""
+    """Widths of a tap from one cell to an eighth of the path, each at most about twice the one
+    before it: eight up to 1,024 cells, ten of 4,096.
+    """
     most = max(1, (n_cells - 1) // (N_TAPS - 1))
-    return tuple(np.unique(np.geomspace(1, most, 8).round().astype(int)).tolist())
+    count = max(8, most.bit_length() + 1)
+    return tuple(np.unique(np.geomspace(1, most, count).round().astype(int)).tolist())
 
 
 def _whole_taps(count: int, rng: np.random.Generator) -> npt.NDArray[np.float32]:

@@ -19,13 +19,16 @@ from roughformer.tokens.fitted import (
     encoded_static,
     thinned,
 )
+from roughformer.tokens.intervals import coarser, n_coarser
 from roughformer.tokens.padded import PaddedInputs
 from roughformer.tokens.rhythm import FREQUENCIES, RHYTHM, rhythm
 from roughformer.tokens.summary import CONTRASTS, PLAIN, SUMMARY, contrasts, summaries
 
 __all__ = ["CellEncoder"]
 
-_FEWEST, _MOST = 16, 512  # cells of a path
+_FEWEST, _USUAL, _MOST = 16, 512, 4096  # cells of a path
+_FINE = 5e-4  # of the variance of a path, between neighbours, that makes finer cells worth having
+_PROBED = 256  # series that this is asked of
 _NUMBERS = 1 << 28  # of the cells of all training series
 _AT_ONCE = 1 << 22  # numbers of padded series
 _LARGEST = 1e30  # of a summary
@@ -61,8 +64,8 @@ class CellEncoder(BaseModel):
     @classmethod
     def fit(cls, batch: SeriesBatch, static: tuple[str, ...] = ()) -> Self:
         """As many cells as a series usually has samples, twice as many if these are uneven in time,
-        from 16 to 512; the second view where one series in ten is over by 90 % of the time that
-        one in twenty needs.
+        from 16 to 4,096; more than 512 only while a path differs between neighbouring cells. The
+        second view where one series in ten is over by 90 % of the time that one in twenty needs.
         """
         check_series(batch, batch.channels, static)
         usual = int(np.median(batch.lengths)) * (1 + _uneven(batch)) if len(batch) else _FEWEST
@@ -75,7 +78,7 @@ class CellEncoder(BaseModel):
         short, long = np.quantile(spans, (0.1, 0.95)) if len(spans) else (0.0, 0.0)
         encoder = cls(
             channels=batch.channels,
-            n_cells=int(np.clip(min(usual, room), _FEWEST, _MOST)),
+            n_cells=_resolution(batch, int(np.clip(min(usual, room), _FEWEST, _MOST))),
             duration=float(long) if short < 0.9 * long else None,
             rhythmic=tuple(np.flatnonzero(often >= _FEWEST).tolist()),
             time_unit=float(np.median(spans)) if len(spans) else 1.0,
@@ -219,7 +222,22 @@ class CellEncoder(BaseModel):
     def _rhythm(self, cells: Tensor) -> Tensor:
         """``(B, R, words)`` of those channels, in the first view."""
         rows = torch.tensor(self.rhythmic, dtype=torch.int64, device=cells.device)
+        cells = coarser(cells)
         return rhythm(cells[:, rows], cells[:, cells.shape[1] // 2 + rows])
+
+
+def _resolution(batch: SeriesBatch, n_cells: int) -> int:
+    """As many cells, or half as often as nearly all of the variance is between pairs of them: what
+    finer cells tell then is mostly noise.
+    """
+    some = batch[:: max(1, len(batch) // _PROBED)]
+    while n_cells > _USUAL:
+        levels = path_cells(some, n_cells)[:, : batch.n_channels, : n_cells // 2 * 2]
+        within = np.square(levels[..., ::2] - levels[..., 1::2]).mean(axis=(0, 2)) / 4
+        if np.any(within > _FINE * levels.var(axis=2).mean(axis=0)):
+            break
+        n_cells = max(n_cells // 2, _USUAL)
+    return n_cells - n_cells % n_coarser(n_cells)
 
 
 def _uneven(batch: SeriesBatch) -> bool:

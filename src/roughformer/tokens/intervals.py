@@ -10,8 +10,22 @@ from torch import Tensor
 _MOST_FEATURES = 6000
 _SMOOTHED = 5  # cells that an increment is the mean over
 _LARGEST = 1e30
+_MOST_CELLS = 1024  # that trees and spectra see of a path
 # Levels of halving, and values for each quantile: the first that fits is taken.
 _PLANS = ((6, 4), (5, 4), (5, 8), (4, 16), (3, 32), (2, 64), (1, 64))
+
+
+def n_coarser(n_cells: int) -> int:
+    """How many neighbouring cells trees and spectra see as one."""
+    return -(-n_cells // _MOST_CELLS)
+
+
+def coarser(cells: Tensor) -> Tensor:
+    """Cells ``(B, R, N)`` as at most 1,024 means of neighbours."""
+    together = n_coarser(cells.shape[-1])
+    if together == 1:
+        return cells
+    return cells.reshape(*cells.shape[:-1], -1, together).mean(dim=-1)
 
 
 class IntervalQuantiles:
@@ -25,6 +39,7 @@ class IntervalQuantiles:
 
     def __init__(self, n_channels: int, n_cells: int) -> None:
         """As many quantiles as fit into 6000 features, and at least one for each interval."""
+        n_cells //= n_coarser(n_cells)
         sizes = n_cells, n_cells // 2 + 1
         for depth, share in _PLANS:
             self.levels, self.of_spectrum = (
@@ -43,6 +58,7 @@ class IntervalQuantiles:
 
     def __call__(self, cells: Tensor) -> Tensor:
         """``(B, n_features)``, float32."""
+        cells = coarser(cells)
         levels, increments = cells[:, : self.n_channels], cells[:, self.n_channels :]
         bend = increments[..., self._after.to(cells.device)] - increments
         smooth = increments[..., self._around.to(cells.device)].mean(dim=-1)
