@@ -23,6 +23,7 @@ from roughformer.model import Forest, SignatureEnsemble
 from roughformer.tokens.cells import CellEncoder
 from roughformer.tokens.intervals import IntervalQuantiles
 from roughformer.tokens.rhythm import RHYTHM, rhythm
+from roughformer.util.checks import threads_for_boosting
 
 
 def waves(n=60, length=40, seed=0):
@@ -271,6 +272,22 @@ def test_boosting_meets_one_class_only():
     rf.RFormerClassifier(random_state=0).fit(x, np.zeros(210, int))
     half = np.arange(210) % 2
     rf.RFormerClassifier(random_state=0).fit(x, half, groups=half)
+
+
+@pytest.mark.parametrize(("n", "threads"), [(300, 1), (20_000, 2)])
+def test_boosting_of_few_series_uses_one_thread(n, threads):
+    """Several wait for each other in busy loops: beside other work, eighty times as long."""
+    from threadpoolctl import threadpool_info
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        with threads_for_boosting(n):
+            pools = [p for p in threadpool_info() if "scikit_learn" in p["filepath"]]
+            assert [p["num_threads"] for p in pools] == [threads]
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_a_constant_channel_is_no_noise_to_be_amplified(tmp_path):

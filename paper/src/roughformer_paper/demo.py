@@ -131,8 +131,11 @@ class _Boosting:
         )
 
     def fit(self, batch: SeriesBatch, labels: Any) -> "_Boosting":
+        from threadpoolctl import threadpool_limits
+
         self.encoder = CellEncoder.fit(batch)
-        self.model.fit(self.encoder.encode(batch)["summary"].numpy(), labels)
+        with threadpool_limits(1, user_api="openmp"):  # two would wait for each other
+            self.model.fit(self.encoder.encode(batch)["summary"].numpy(), labels)
         return self
 
     def score(self, batch: SeriesBatch, labels: Any) -> float:

@@ -19,6 +19,7 @@ from roughformer.inference import ClassTargets, NumberTargets, Predictor
 from roughformer.model import PathFeatures, SignatureEnsemble
 from roughformer.tokens import CellEncoder
 from roughformer.train import classification_scores, regression_scores
+from roughformer.util.checks import threads_for_boosting
 
 Scores = dict[str, dict[str, float | None]]
 PART_NAMES = {
@@ -88,9 +89,11 @@ def beside_baselines(
     size = predicted_new.shape[1]
     summary, summary_new = inputs["summary"].numpy(), inputs_new["summary"].numpy()
     cells, cells_new = functionals(inputs["cells"]), functionals(inputs_new["cells"])
+    with threads_for_boosting(len(batch)):
+        boosted = _boosting(summary, y, w, summary_new, size, classes, seed)
     predicted = {
         "model": predicted_new,
-        PART_NAMES["boosting"]: _boosting(summary, y, w, summary_new, size, classes, seed),
+        PART_NAMES["boosting"]: boosted,
         _RIDGE: _ridge(cells, y, w, cells_new, size, classes),
     }
     if classes:

@@ -20,6 +20,7 @@ from roughformer.model import (
     blendable,
 )
 from roughformer.tokens import CellEncoder
+from roughformer.util.checks import threads_for_boosting
 
 __all__ = ["FittedEnsemble", "fit_ensemble"]
 
@@ -112,10 +113,11 @@ def fit_ensemble(
         x = seen.pop(name, summary)
         table = (x if columns is None else x[:, columns]).numpy()
         parts[name] = np.full((n, n_outputs), np.nan)
-        for train, held in folds:
-            grown = _grow(name, table[train], y[train], w[train], classes, seed, few=True)
-            parts[name][held] = _predict(grown[0], table[held], n_outputs, classes)
-        grown = _grow(name, table, y, w, classes, seed)
+        with threads_for_boosting(n):
+            for train, held in folds:
+                grown = _grow(name, table[train], y[train], w[train], classes, seed, few=True)
+                parts[name][held] = _predict(grown[0], table[held], n_outputs, classes)
+            grown = _grow(name, table, y, w, classes, seed)
         forest = (
             Forest.of_boosting(grown, n_outputs)
             if name in _BOOSTED

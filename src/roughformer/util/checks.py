@@ -12,6 +12,8 @@ from typing import Any
 
 from roughformer.errors import InputError
 
+_ONE_THREAD = 10_000  # samples that boosting uses one thread for
+
 
 def whole_number(value: Any, name: str, least: int, most: int | None = None) -> int:
     """``value`` as an int in [least, most], or ``InputError``. 3.0 counts, True does not."""
@@ -83,3 +85,17 @@ def using_threads(n_jobs: Any) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def threads_for_boosting(n_samples: int) -> Any:
+    """A context in which scikit-learn's boosting uses one thread for up to 10,000 samples,
+    beyond that as many as torch.
+
+    More of them gain little there, and wait for each other in busy loops: beside other work, 270
+    samples of nine classes took 85 s by two threads and 1 s by one.
+    """
+    import torch
+    from threadpoolctl import threadpool_limits
+
+    count = 1 if n_samples <= _ONE_THREAD else torch.get_num_threads()
+    return threadpool_limits(count, user_api="openmp")
