@@ -9,7 +9,7 @@ from roughformer.errors import InputError
 from roughformer.estimators import RFormerClassifier, RFormerRegressor
 from roughformer.inference.explanation import explain
 from roughformer.tokens import TokenConfig, Tokenizer
-from roughformer.tokens.config import SpectrumConfig
+from roughformer.tokens.tokenizer import SpectrumConfig
 from small import make
 
 TINY = {

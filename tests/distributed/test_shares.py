@@ -4,10 +4,9 @@ import pytest
 import torch
 from distributed_cases import classes, series
 
-from roughformer.estimators.defaults import token_config
+from roughformer.estimators.fitting import token_config
 from roughformer.tokens import Tokenizer
-from roughformer.train.config import TrainConfig
-from roughformer.train.data import Source, share_of
+from roughformer.train.data import Source, TrainConfig, share_of
 from roughformer.train.distributed import ProcessGroup
 from roughformer.train.loop import TrainStep, shares
 

@@ -74,8 +74,7 @@ def test_each_process_reads_its_part_of_the_store(tmp_path, batch, tokenizer, ch
     import torch
 
     from roughformer.store.stored import RowGroupCache
-    from roughformer.train.config import TrainConfig
-    from roughformer.train.data import StoredSource
+    from roughformer.train.data import StoredSource, TrainConfig
 
     read: list[int] = []
     usual = RowGroupCache.rows

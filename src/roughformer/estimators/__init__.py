@@ -7,8 +7,7 @@ what is "auto", split, train and calibrate, and hold a ``Predictor`` when they a
 from roughformer.errors import InputError
 from roughformer.estimators.baselines import Scores, compared, known_scores
 from roughformer.estimators.classifier import RFormerClassifier, TrainedClassifier
-from roughformer.estimators.defaults import token_config
-from roughformer.estimators.fitting import TrainedEstimator
+from roughformer.estimators.fitting import TrainedEstimator, token_config
 from roughformer.estimators.forecaster import RFormerForecaster, duration_of
 from roughformer.estimators.parameters import ModelConfig, ModelGroup, RateModelConfig, documented
 from roughformer.estimators.regressor import RateRegressor, RFormerRegressor, TrainedRegressor

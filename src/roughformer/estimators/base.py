@@ -28,7 +28,7 @@ from roughformer.util.checks import using_threads
 class FittedEstimator(GroupedParameters):
     """An estimator around a ``predictor_``, which fitting or loading gives it."""
 
-    kind: ClassVar[str]  # of the model, as ``roughformer.inference.registry`` names it
+    kind: ClassVar[str]  # of the model, as ``roughformer.inference.predictor`` names it
     other_kinds: ClassVar[tuple[str, ...]] = ()  # that the estimator may choose instead
     task: Literal["classification", "regression"]
     n_jobs: Any

@@ -19,9 +19,10 @@ from roughformer.inference.calibration import (
 )
 from roughformer.inference.explanation import Explanation, explain
 from roughformer.inference.forecasts import Answers, Backtest, ForecastPredictor
-from roughformer.inference.predictor import Predictor, committee_of
-from roughformer.inference.registry import (
+from roughformer.inference.predictor import (
     ModelSpec,
+    Predictor,
+    committee_of,
     get_model,
     model_name,
     model_names,

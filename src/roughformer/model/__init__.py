@@ -32,7 +32,11 @@ from roughformer.model.outputs import (
     run_model,
 )
 from roughformer.model.rformer import RFormer, why_no_step
-from roughformer.model.scaling import Standardize
-from roughformer.model.tempo import TempoConfig, TempoFormer
-from roughformer.model.transformer import RFormerConfig, TokenTransformer
+from roughformer.model.transformer import (
+    RFormerConfig,
+    Standardize,
+    TempoConfig,
+    TempoFormer,
+    TokenTransformer,
+)
 from roughformer.model.trees import Forest

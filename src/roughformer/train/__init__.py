@@ -4,11 +4,12 @@
 splits and scores of a validation part are in ``validation``.
 """
 
-from roughformer.train.config import Callback, TrainConfig
 from roughformer.train.data import (
+    Callback,
     Inputs,
     LazySeries,
     Source,
+    TrainConfig,
     join,
     run_fingerprint,
     source_of,

@@ -22,8 +22,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from roughformer.errors import CheckpointError, InputError
 from roughformer.model import OutputConfig, loss_of, loss_weight, run_model
-from roughformer.train.config import TrainConfig
-from roughformer.train.data import SAMPLE_WEIGHT, Inputs, Source, take
+from roughformer.train.data import SAMPLE_WEIGHT, Inputs, Source, TrainConfig, take
 from roughformer.train.distributed import ProcessGroup, current_process_group, report_lost_process
 from roughformer.train.validation import better
 from roughformer.util.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
