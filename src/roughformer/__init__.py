@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from roughformer.estimators import RFormerForecaster as RFormerForecaster
     from roughformer.estimators import RFormerRegressor as RFormerRegressor
     from roughformer.estimators import SignatureTransformer as SignatureTransformer
+    from roughformer.explain import Explanation as Explanation
     from roughformer.inference import Alarm as Alarm
     from roughformer.inference import AlarmState as AlarmState
-    from roughformer.inference import Explanation as Explanation
     from roughformer.inference import ModelSpec as ModelSpec
     from roughformer.inference import Predictor as Predictor
     from roughformer.inference import alarm_with_guarantee as alarm_with_guarantee
@@ -82,8 +82,9 @@ _HOME = {
         "ModelConfig RFormerClassifier RFormerForecaster RFormerRegressor RateModelConfig "
         "RateRegressor SignatureTransformer"
     ),
+    "explain": "Explanation",
     "inference": (
-        "Alarm AlarmState Explanation ModelSpec Predictor alarm_with_guarantee get_model "
+        "Alarm AlarmState ModelSpec Predictor alarm_with_guarantee get_model "
         "register_model time_to_detection"
     ),
     "model": "RFormer RFormerConfig",

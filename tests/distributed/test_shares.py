@@ -4,7 +4,7 @@ import pytest
 import torch
 from distributed_cases import classes, series
 
-from roughformer.estimators.fitting import token_config
+from roughformer.estimators.parameters import token_config
 from roughformer.tokens import Tokenizer
 from roughformer.train.data import Source, TrainConfig, share_of
 from roughformer.train.distributed import ProcessGroup

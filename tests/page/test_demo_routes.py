@@ -9,7 +9,7 @@ import httpx
 import numpy as np
 import pytest
 
-from roughformer.inference.explanation import explain
+from roughformer.explain import explain
 from roughformer.serve import demo
 from roughformer.serve.demo import load_recording
 from roughformer.serve.pulse import make_pulse

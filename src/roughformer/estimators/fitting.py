@@ -9,32 +9,40 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from pydantic import ValidationError
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from roughformer.errors import InputError
-from roughformer.estimators.base import FittedEstimator
-from roughformer.estimators.baselines import beside_baselines, out_of_fold
+from roughformer.estimators.baselines import beside_baselines, out_of_fold, summary_of
 from roughformer.estimators.ensemble import fit_ensemble
 from roughformer.estimators.inputs import aligned, as_series, series_to_fit
-from roughformer.estimators.parameters import documented
+from roughformer.estimators.parameters import (
+    GroupedParameters,
+    documented,
+    preset,
+    to_plain,
+    token_config,
+    with_saved_parameters,
+)
+from roughformer.explain import Explanation, explain
 from roughformer.inference import (
     ModelSpec,
     Predictor,
     check_weights,
     committee_of,
     get_model,
+    model_name,
 )
 from roughformer.model import OutputConfig, run_model
 from roughformer.series import SeriesBatch, is_table
-from roughformer.signatures import word_count
-from roughformer.tokens import CellEncoder, SpectrumConfig, TokenConfig, Tokenizer
+from roughformer.tokens import CellEncoder, TokenConfig, Tokenizer
 from roughformer.train import (
     Inputs,
     LazySeries,
@@ -112,8 +120,17 @@ def _take(series: Series, which: npt.NDArray[np.int64]) -> Series:
 
 
 @documented
-class TrainedEstimator(FittedEstimator):
-    """An estimator that the training loop fits, whatever its model and its task."""
+class TrainedEstimator(GroupedParameters):
+    """An estimator around a ``predictor_``, which fitting or loading gives it; the training loop or
+    the ensemble fits it, whatever its model and its task.
+    """
+
+    kind: ClassVar[str]  # of the model, as ``roughformer.inference.predictor`` names it
+    other_kinds: ClassVar[tuple[str, ...]] = ()  # that the estimator may choose instead
+    task: Literal["classification", "regression"]
+    n_jobs: Any
+    predictor_: Predictor
+    history_: list[dict[str, Any]]  # one record an epoch; empty when loaded
 
     # Parameters; an estimator that does not have one of the first three has this value.
     recipe: Any = "attention"
@@ -131,6 +148,245 @@ class TrainedEstimator(FittedEstimator):
     _held_weight: Tensor | None  # of the series of its validation part
     validation_index_: npt.NDArray[np.int64]  # numbers of the series held out of those given
     member_histories_: list[list[dict[str, Any]]]
+
+    @classmethod
+    def from_preset(cls, name: str, **changes: Any) -> Self:
+        """Make an estimator with the parameters of a preset.
+
+        Parameters
+        ----------
+        name : {"default", "paper"}
+            "paper" has the paper's own choices, for its sine task (classifier) or for heart rate
+            (regressor): 75 windows, learning rate 1e-3, time as the only lift; depth 2 and both
+            views for sines, depth 4 and the local view for heart rate.
+        **changes
+            Parameters that differ from the preset. Options of groups may be given by their own
+            names: ``clock=8`` is ``tokens__clock=8``.
+
+        Returns
+        -------
+        estimator
+            Not fitted.
+        """
+        return cls.from_settings(cls.preset_settings(name) | cls.settings(changes))
+
+    @classmethod
+    def preset_settings(cls, name: str) -> dict[str, Any]:
+        """Look up the settings of a preset that differ from the defaults.
+
+        Parameters
+        ----------
+        name : str
+            Name of the preset.
+
+        Returns
+        -------
+        dict
+        """
+        settings = preset(name, cls.task)
+        if settings and cls.kind != "rformer":
+            raise InputError(
+                f"the preset {name!r} is RFormer's; {cls.__name__} has its defaults only"
+            )
+        return cls.settings(settings)
+
+    @abstractmethod
+    def _truth(self, y: Any, n: int) -> npt.NDArray[Any]:
+        """Known targets of n series, ``(n, m)``, or which class is the true one, ``(n, K)``."""
+
+    @abstractmethod
+    def _readable(self, output: Tensor) -> Any:
+        """Outputs of the model as its user reads them."""
+
+    def _series(
+        self, x: Any, times: Any, lengths: Any, layout: str | None = None,
+        columns: Mapping[str, Any] | None = None,
+    ) -> SeriesBatch:  # fmt: skip
+        check_is_fitted(self, "predictor_")
+        predictor = self.predictor_
+        known = {"channels": predictor.encoder.channels, "static": predictor.static_names}
+        known |= predictor.metadata.get("data", {})
+        return as_series(
+            x, times, lengths, layout=layout, columns=columns, n_channels=self.n_features_in_,
+            known=known,
+        )  # fmt: skip
+
+    def _labelled(
+        self, x: Any, y: Any, times: Any, lengths: Any, layout: str | None,
+        columns: Mapping[str, Any] | None,
+    ) -> tuple[SeriesBatch, Any]:  # fmt: skip
+        """Series and their targets; ``y=None``: those that the series have as labels."""
+        batch = self._series(x, times, lengths, layout, columns)
+        if y is None and batch.labels is None:
+            raise InputError("score needs y, or series with labels")
+        return batch, batch.labels if y is None else aligned(y, batch)
+
+    def _run(
+        self, what: str, x: Any, times: Any, lengths: Any, layout: str | None = None,
+        columns: Mapping[str, Any] | None = None, **options: Any,
+    ) -> Any:  # fmt: skip
+        batch = self._series(x, times, lengths, layout, columns)
+        with using_threads(self.n_jobs):
+            return getattr(self.predictor_, what)(batch, **options)
+
+    def predict_windows(
+        self, X: Any, times: Any = None, lengths: Any = None, *,
+        layout: str | None = None, columns: Mapping[str, Any] | None = None,
+    ) -> Any:  # fmt: skip
+        """Predict at the end of each window, with a causal model.
+
+        Parameters
+        ----------
+        {series}
+
+        Returns
+        -------
+        list of (ndarray (L,), ndarray (L, ...))
+            For each series the times of the window ends and the predictions there.
+        """
+        batch = self._series(X, times, lengths, layout, columns)
+        if not self.predictor_.outputs.causal:
+            raise InputError("only a causal model predicts at every window: fit with causal=True")
+        with using_threads(self.n_jobs):
+            output, _ = self.predictor_.forward(batch)
+        readable = self._readable(output)
+        ends = [edges[1:] for edges in self.predictor_.window_edges(batch)]
+        return [(end, readable[b, : len(end)]) for b, end in enumerate(ends)]
+
+    def embed(
+        self, X: Any, times: Any = None, lengths: Any = None, *,
+        layout: str | None = None, columns: Mapping[str, Any] | None = None,
+    ) -> Any:  # fmt: skip
+        """Represent each series by one vector, for search, clustering or another model.
+
+        Parameters
+        ----------
+        {series}
+
+        Returns
+        -------
+        ndarray (B, E)
+            Principal components of the functionals (at most 64) for an ensemble; what the head
+            sees, at the last window, for a network.
+        """
+        return self._run("embed", X, times, lengths, layout, columns).numpy()
+
+    def explain(
+        self, X: Any, times: Any = None, lengths: Any = None, *,
+        layout: str | None = None, columns: Mapping[str, Any] | None = None,
+        n_words: int | None = 20, target: Any = None,
+    ) -> list[Explanation]:  # fmt: skip
+        """Explain which windows, channels and words drove each prediction.
+
+        Parameters
+        ----------
+        {series}
+        n_words : int or None, default 20
+            Number of words to tell; None: all.
+        target : label or int, optional
+            The class to explain (not given: the predicted one), or the index of a target of a
+            regression with several.
+
+        Returns
+        -------
+        list of Explanation
+            One for each series; see ``roughformer.explain``.
+        """
+        batch = self._series(X, times, lengths, layout, columns)
+        with using_threads(self.n_jobs):
+            return explain(self.predictor_, batch, n_words=n_words, target=target)
+
+    def calibrate(
+        self, X: Any, y: Any = None, times: Any = None, lengths: Any = None, *,
+        layout: str | None = None, columns: Mapping[str, Any] | None = None,
+    ) -> Self:  # fmt: skip
+        """Learn from held-out series how wide intervals, or how large sets of classes, must be.
+
+        Split conformal prediction: the scores are errors in units of the predicted deviation (if
+        the model has one), or one minus the probability of the true class. Series are predicted
+        whole and with 50 to 90 % of their points left out, and bounds are kept by the number of
+        values observed: intervals and sets grow where much is missing.
+
+        Parameters
+        ----------
+        X : SeriesBatch, array or list of arrays
+            Series that the model was not fitted to.
+        y : array-like (B,) or (B, m), optional
+            Their labels, or targets, NaN where unknown. Not given: the labels of ``X``.
+        {reading}
+
+        Returns
+        -------
+        self
+        """
+        batch, y = self._labelled(X, y, times, lengths, layout, columns)
+        self._run("calibrate", batch, None, None, true=self._truth(y, len(batch)))
+        return self
+
+    def summary(self) -> str:
+        """Describe the fitted model, and what it reached beside simple yardsticks.
+
+        Returns
+        -------
+        str
+            Several lines: what the model is made of and, of an ensemble, out-of-fold scores of the
+            model, of its parts alone and of the majority class or the mean.
+        """
+        check_is_fitted(self, "predictor_")
+        return summary_of(self.predictor_)
+
+    def save(self, directory: str | os.PathLike[str]) -> None:
+        """Save the trained model; ``load`` reads it, no pickle is involved.
+
+        Parameters
+        ----------
+        directory : path-like
+            Directory to write.
+        """
+        check_is_fitted(self, "predictor_")
+        _check_directory(directory)
+        given = self.get_params(deep=False)
+        del given["run_dir"]  # where a run was made is not the model's business
+        self.predictor_.metadata["parameters"] = to_plain(given)
+        self.predictor_.save(directory)
+
+    @classmethod
+    def load(cls, directory: str | os.PathLike[str], device: str = "cpu") -> Self:
+        """Load a fitted estimator.
+
+        Parameters
+        ----------
+        directory : path-like
+            Directory that ``save`` or a training run wrote.
+        device : str, default "cpu"
+            Where the model is to run.
+
+        Returns
+        -------
+        estimator
+            Fitted, with the parameters that it was saved with.
+        """
+        _check_directory(directory)
+        predictor = Predictor.load(directory, device)
+        if predictor.metadata.get("task") != cls.task:
+            raise InputError(
+                f"{os.fspath(directory)} holds a model for {predictor.metadata.get('task')}, "
+                f"not for {cls.task}"
+            )
+        kind = model_name(predictor.model)
+        if kind not in (cls.kind, *cls.other_kinds):
+            raise InputError(
+                f"{os.fspath(directory)} holds a model of the kind {kind!r}, and {cls.__name__} is "
+                f"for the kind {cls.kind!r}; load it with the estimator that saved it"
+            )
+        estimator = with_saved_parameters(cls, predictor.metadata, directory)
+        estimator._adopt(predictor)
+        return estimator
+
+    def _adopt(self, predictor: Predictor) -> None:
+        self.predictor_ = predictor
+        self.n_features_in_ = len(predictor.encoder.channels)
+        self.history_ = []
 
     def fit(
         self, X: Any, y: Any = None, *,
@@ -647,126 +903,6 @@ class TrainedEstimator(FittedEstimator):
         return None
 
 
-__all__ = ["token_config"]
-
-# What "auto" means: token options chosen from the sizes of the training series.
-
-_MOST_WORDS = 600  # features of one view's signature; more are slow to learn from little data
-_MOST_POWERS = 4096  # channels x frequencies of a spectrum
-_MOST_CLOCKS = 512  # clock words of a token
-_NEVER_AUTO = ("views", "time", "lags", "counts", "static")
-_LEVELS_TELL = 0.05  # share of a channel's variance between series above which levels are kept
-_SPARSE = 0.5  # share of missing values above which frequencies mean little
-
-
-def token_config(batch: SeriesBatch, options: dict[str, Any], causal: bool) -> TokenConfig:
-    """``options`` of an estimator with every "auto" replaced.
-
-    Series whose values are mostly missing get 12 windows and words of their observations, and no
-    signature of the path between them. For others, windows: 75, but at least two points in each.
-    A causal model gets windows of the duration that cuts the median span into as many: windows by
-    count end where the end of the series says, which is the future.
-    depth: 2, or 1 where that would be more than 600 words a view. clock: up to 16 per window, as
-    many as its points can tell apart. spectrum: 1024 frequencies; none for series of fewer than
-    16 points, and none for causal models, because it is of the whole path. basepoint: a signature
-    forgets the level that a path starts from; it is kept if in some channel both the means of the
-    series and their first values have 5 % of the variance. Series that have been centred
-    or that all start from one level have no level to keep. context: of a causal model the windows
-    of a usual series, if windows are such that a series may go on: by duration or points.
-    """
-    chosen = dict(options)
-    # What is never "auto" is checked before it is used.
-    plain = TokenConfig(**{name: options[name] for name in _NEVER_AUTO})
-    chosen |= {name: getattr(plain, name) for name in _NEVER_AUTO}
-    channels = max(batch.n_channels, 1)
-    median = float(np.median(batch.lengths)) if len(batch) else 0.0
-    missing = float(np.isnan(batch.values).mean()) if batch.values.size else 0.0
-    sparse = missing > _SPARSE
-    if chosen["observations"] == "auto":
-        chosen["observations"] = sparse
-    if isinstance(chosen["windows"], str):
-        if chosen["windows"] != "auto":
-            raise InputError(
-                "windows must be 'auto', a number of windows, cut times or a rf.Windows; got "
-                f"{chosen['windows']!r}"
-            )
-        count = int(np.clip(median // 2, 2, 12 if sparse else 75))
-        chosen["windows"] = {"duration": _median_span(batch) / count} if causal else count
-    dimension = channels * (1 + len(chosen["lags"]) + bool(chosen["counts"]))
-    dimension += chosen["time"] != "none"
-    if chosen["depth"] == "auto":
-        chosen["depth"] = 2 if word_count(dimension, 2) <= _MOST_WORDS else 1
-        if sparse and chosen["observations"]:
-            chosen["depth"] = 0
-    if chosen["basepoint"] == "auto":
-        chosen["basepoint"] = bool((_between_series(batch) > _LEVELS_TELL).any())
-    if chosen["clock"] == "auto":
-        clocks = 0
-        if "local" in chosen["views"] and not sparse:
-            points = median / _n_windows(chosen["windows"], batch)
-            clocks = min(16, int(points // 2), _MOST_CLOCKS // (2 * channels))
-        chosen["clock"] = clocks
-    if chosen["spectrum"] == "auto":
-        none = sparse or causal or median < 16
-        chosen["spectrum"] = None if none else SpectrumConfig()
-    spectrum = chosen["spectrum"]
-    if spectrum is not None and "count" not in spectrum.given:
-        most = 1024 if spectrum.axis == "linear" else 256
-        count = min(most, max(_MOST_POWERS // channels, 16))
-        chosen["spectrum"] = SpectrumConfig(**spectrum.given, count=count)
-    chosen["hold"] = causal
-    chosen["context"] = _context(chosen["context"], chosen["windows"], batch, causal)
-    if causal and chosen["time"] == "span":
-        raise InputError(
-            "a causal model cannot tell time as a share of the series' span, which is not known "
-            "before its end; use time='unit'"
-        )
-    if causal and chosen["spectrum"] is not None:
-        raise InputError(
-            "a causal model cannot use the spectrum of the whole path, which sees the future; "
-            "leave spectrum= out"
-        )
-    return TokenConfig(**chosen)
-
-
-def _context(context: Any, windows: Any, batch: SeriesBatch, causal: bool) -> int | None:
-    if not causal:
-        if context not in ("auto", None):
-            raise InputError("context is for causal models; set causal=True, or leave it out")
-        return None
-    if context == "auto":
-        goes_on = TokenConfig(windows=windows).rule.rule in ("duration", "points")
-        return round(_n_windows(windows, batch)) if goes_on else None
-    return None if context is None else int(context)
-
-
-def _median_span(batch: SeriesBatch) -> float:
-    """Of the series that have one; 1 if none has."""
-    start, end = batch.span
-    span = end - start
-    return float(np.median(span[span > 0])) if (span > 0).any() else 1.0
-
-
-def _n_windows(windows: Any, batch: SeriesBatch) -> float:
-    counts = TokenConfig(windows=windows).rule.place(batch).n_windows
-    return max(float(np.median(counts)), 1.0) if len(counts) else 1.0
-
-
-def _between_series(batch: SeriesBatch) -> npt.NDArray[np.float64]:
-    """``(C,)``: the variance of the means of the series, or that of their first observations if it
-    is less, as a share of the channel's variance.
-    """
-    found = np.zeros(batch.n_channels)
-    for c in range(batch.n_channels):
-        seen = np.flatnonzero(~np.isnan(batch.values[:, c]))
-        x = batch.values[seen, c].astype(np.float64)
-        owner, first, count = np.unique(
-            np.searchsorted(batch.offsets, seen, side="right"),
-            return_index=True,
-            return_counts=True,
-        )
-        if len(owner) < 2 or x.var() == 0:
-            continue
-        means = np.add.reduceat(x - x.mean(), first) / count
-        found[c] = min(float(means.var()), float(x[first].var())) / float(x.var())
-    return found
+def _check_directory(directory: Any) -> None:
+    if not isinstance(directory, str | os.PathLike):
+        raise InputError(f"the directory of a model must be a path, got {directory!r}")

@@ -1,7 +1,7 @@
 """A trained model in use.
 
 ``Predictor`` and ``ForecastPredictor`` go from series to predictions and to files; around them are
-the registry of models, the meaning of targets, calibration, explanations and alarms.
+the registry of models, the meaning of targets, calibration and alarms.
 """
 
 from roughformer.inference.alarms import (
@@ -17,7 +17,6 @@ from roughformer.inference.calibration import (
     fit_temperature,
     n_observed,
 )
-from roughformer.inference.explanation import Explanation, explain
 from roughformer.inference.forecasts import Answers, Backtest, ForecastPredictor
 from roughformer.inference.predictor import (
     ModelSpec,
@@ -46,7 +45,6 @@ __all__ = [
     "Backtest",
     "ClassTargets",
     "Detection",
-    "Explanation",
     "ForecastPredictor",
     "ModelSpec",
     "NumberTargets",
@@ -58,7 +56,6 @@ __all__ = [
     "check_rates",
     "check_weights",
     "committee_of",
-    "explain",
     "fit_deviation_factor",
     "fit_temperature",
     "get_model",

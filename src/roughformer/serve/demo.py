@@ -1,22 +1,18 @@
-"""The demo: its model, recordings for the page to play, and their routes."""
+"""The demo: its model, and recordings for the page to play."""
 
 import os
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
-from fastapi import APIRouter, Query, Response
 
 from roughformer.errors import CheckpointError, InputError
 from roughformer.estimators import RateRegressor
 from roughformer.io import read_wfdb
-from roughformer.serve.errors import APIError
 from roughformer.serve.pulse import CHANNELS, Disturbance, make_pulse, pulse_signal
-from roughformer.serve.routes import json_response
 from roughformer.train import TrainConfig
 from roughformer.util.checkpoint import load_checkpoint
 
@@ -25,7 +21,6 @@ __all__ = [
     "DEMO_EVERY",
     "DEMO_SPAN",
     "demo_model",
-    "demo_routes",
     "load_recording",
     "recordings",
     "train_demo_model",
@@ -43,8 +38,6 @@ _RATE = 125.0  # samples per second
 _BIDMC_SECONDS = 480.0
 _BIDMC_TEST = (5, 7, 9, 14, 19, 21, 23, 26, 28, 30, 32, 33, 40, 41, 49, 53)  # the archive's
 _SEED = 7_000_000  # persons that no training of the demo's model has seen
-_TRUTH = {"name": "heart rate", "unit": "beats/min"}
-_MAX_SECONDS = 120.0  # of a recording, in one request
 
 
 # The model
@@ -237,52 +230,3 @@ def _simulate(scenario: _Scenario, seed: int) -> Samples:
     at = np.searchsorted(times, ends, side="right")
     begin = np.searchsorted(times, ends - 1, side="right")
     return Samples(times, values, ends, (before[at] - before[begin]) / (at - begin))
-
-
-# Routes
-
-
-def demo_routes() -> APIRouter:
-    """``/v1/demo`` and ``/v1/demo/{name}``."""
-    router = APIRouter(tags=["page"])
-
-    @router.get("/v1/demo", summary="Recordings that the page can play")
-    def listed() -> Response:
-        entries = [asdict(recording) | {"truth": _TRUTH} for recording in recordings().values()]
-        return json_response({"recordings": entries})
-
-    @router.get("/v1/demo/{name}", summary="Observations of one of them")
-    def part(
-        name: str,
-        start: Annotated[float, Query(alias="from", ge=0, allow_inf_nan=False)] = 0.0,
-        end: Annotated[float | None, Query(alias="to", ge=0, allow_inf_nan=False)] = None,
-    ) -> Response:
-        known = recordings()
-        if name not in known:
-            raise APIError(404, f"there is no recording {name!r}; there are {', '.join(known)}")
-        end = start + _MAX_SECONDS if end is None else end
-        if not start <= end <= start + _MAX_SECONDS:
-            raise APIError(
-                400,
-                f"from <= to <= from + {_MAX_SECONDS:g} seconds must hold, got from={start:g} and "
-                f"to={end:g}",
-            )
-        return json_response(_part(load_recording(name), start, end))
-
-    return router
-
-
-def _part(samples: Samples, start: float, end: float) -> dict[str, Any]:
-    """Observations at ``start <= t < end``; the last part has the last one too."""
-    if end >= samples.times[-1]:
-        end = np.inf
-    rows = slice(*np.searchsorted(samples.times, [start, end]).tolist())
-    seconds = slice(*np.searchsorted(samples.truth_times, [start, end]).tolist())
-    return {
-        "times": samples.times[rows],
-        "values": np.round(samples.values[rows], 4),
-        "truth": {
-            "times": samples.truth_times[seconds],
-            "values": np.round(samples.truth[seconds], 2),
-        },
-    }

@@ -15,11 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from roughformer.errors import InputError
+from roughformer.explain import explain
 from roughformer.inference import (
     ClassTargets,
     ForecastPredictor,
     Predictor,
-    explain,
     n_observed,
 )
 from roughformer.series import SeriesBatch, UnobservedWarning
