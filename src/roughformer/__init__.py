@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from roughformer.plots import plot_horizon as plot_horizon
     from roughformer.plots import plot_regression as plot_regression
     from roughformer.plots import plot_series as plot_series
-    from roughformer.plots import plot_tokens as plot_tokens
     from roughformer.plots.report import write_report as write_report
     from roughformer.runs import SeriesData as SeriesData
     from roughformer.runs import read as read
@@ -90,7 +89,7 @@ _HOME = {
     "model": "RFormer RFormerConfig",
     "plots": (
         "plot_calibration plot_confusion plot_explanation plot_forecast plot_history plot_horizon "
-        "plot_regression plot_series plot_tokens"
+        "plot_regression plot_series"
     ),
     "plots.report": "write_report",
     "runs": "SeriesData read",

@@ -20,28 +20,6 @@ from roughformer.estimators.regressor import RateRegressor, RFormerRegressor, Tr
 from roughformer.estimators.transformer import SignatureTransformer
 from roughformer.inference import get_model
 
-__all__ = [
-    "ModelConfig",
-    "ModelGroup",
-    "RFormerClassifier",
-    "RFormerForecaster",
-    "RFormerRegressor",
-    "RateModelConfig",
-    "RateRegressor",
-    "Scores",
-    "SignatureTransformer",
-    "TrainedClassifier",
-    "TrainedEstimator",
-    "TrainedRegressor",
-    "compared",
-    "documented",
-    "duration_of",
-    "estimator_class",
-    "known_scores",
-    "register_estimator",
-    "token_config",
-]
-
 _ESTIMATORS: list[type[TrainedEstimator]] = [RFormerClassifier, RFormerRegressor, RateRegressor]
 
 

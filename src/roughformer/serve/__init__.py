@@ -17,19 +17,3 @@ from roughformer.serve.demo import demo_model
 from roughformer.serve.model import ServedForecaster, ServedModel, load_served
 from roughformer.serve.server import Server, listen, run, run_workers
 from roughformer.serve.service import Service
-
-__all__ = [
-    "Limits",
-    "Options",
-    "ServedForecaster",
-    "ServedModel",
-    "Server",
-    "Service",
-    "StreamOptions",
-    "create_app",
-    "demo_model",
-    "listen",
-    "load_served",
-    "run",
-    "run_workers",
-]

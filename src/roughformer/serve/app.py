@@ -20,8 +20,6 @@ from roughformer.serve.routes import SCHEMAS, json_response, routes
 from roughformer.serve.service import Service
 from roughformer.serve.websocket_session import websocket_routes
 
-__all__ = ["create_app"]
-
 _ABOUT = (
     "Predictions of a trained model for whole series and for live streams. WebSockets: "
     "/v1/streams/{id} for one stream, /v1/streams for many."

@@ -16,16 +16,6 @@ from roughformer.serve.pulse import CHANNELS, Disturbance, make_pulse, pulse_sig
 from roughformer.train import TrainConfig
 from roughformer.util.checkpoint import load_checkpoint
 
-__all__ = [
-    "DEMO_ALARM",
-    "DEMO_EVERY",
-    "DEMO_SPAN",
-    "demo_model",
-    "load_recording",
-    "recordings",
-    "train_demo_model",
-]
-
 DEMO_SPAN = 32.0  # seconds that the model looks back
 DEMO_EVERY = 1.0  # seconds between its predictions
 DEMO_ALARM = "above 110 release 105 after 3"

@@ -14,30 +14,6 @@ from roughformer.series import SeriesBatch
 from roughformer.serve.config import Limits
 from roughformer.serve.errors import APIError, Position, invalid
 
-__all__ = [
-    "MAX_ID_LENGTH",
-    "MAX_VALUE",
-    "Advance",
-    "Close",
-    "ExplainBody",
-    "ForecastBody",
-    "Message",
-    "Observations",
-    "Open",
-    "OpenBody",
-    "Predict",
-    "Push",
-    "PushBody",
-    "SeriesBody",
-    "State",
-    "check_times",
-    "decode",
-    "encode",
-    "observations_of",
-    "series_of",
-    "static_of",
-]
-
 T = TypeVar("T")
 Floats = npt.NDArray[np.float64]
 MAX_ID_LENGTH = 256  # characters

@@ -34,8 +34,6 @@ from roughformer.stream import (
 from roughformer.tokens import Tokenizer
 from roughformer.util.checkpoint import load_checkpoint
 
-__all__ = ["Explainer", "ForecastQuery", "ServedForecaster", "ServedModel", "load_served"]
-
 _MAX_PADDED_TOKENS = 65_536  # of series that are predicted together
 _MAX_EXPLANATIONS = 2  # in progress or waiting; the page asks again anyway
 _MAX_EXPLAINED_POINTS = 20_000

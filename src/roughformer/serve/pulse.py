@@ -8,8 +8,6 @@ import numpy.typing as npt
 from roughformer.errors import InputError
 from roughformer.series import SeriesBatch
 
-__all__ = ["Disturbance", "make_pulse", "pulse_signal"]
-
 Floats = npt.NDArray[np.float64]
 CHANNELS = ("PPG", "ECG")
 _RATE = 125.0  # samples per second

@@ -27,8 +27,6 @@ from roughformer.serve.webhook import Webhook
 from roughformer.serve.worker import Engine, Job, Worker
 from roughformer.util.atomic import write_file
 
-__all__ = ["Service", "check_name"]
-
 T = TypeVar("T")
 log = logging.getLogger("roughformer.serve")
 _SMALL = 16_384  # bytes that are parsed in the event loop

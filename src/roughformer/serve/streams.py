@@ -18,8 +18,6 @@ from roughformer.serve.errors import APIError, invalid
 from roughformer.serve.json_bodies import Observations
 from roughformer.stream import Events
 
-__all__ = ["AlarmTracker", "PushResult", "Streams"]
-
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 _INITIAL_SLOTS = 64
