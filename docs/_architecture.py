@@ -23,7 +23,7 @@ WORDS = {
     "export": "one graph: ONNX, torch",
     "stream": "live: state and step",
     "inference": "a trained model in use: predict, calibrate",
-    "train": "the loop, splits, checkpoints, processes",
+    "train": "the loop, splits, checkpoints",
     "model": "tokens to outputs; heads, losses",
     "store": "tokens larger than memory",
     "tokens": "series to tokens: which windows, views, lifts",

@@ -50,7 +50,6 @@ from roughformer.train import (
     TrainingData,
     check_device,
     check_metric,
-    current_process_group,
     fold_validation,
     join,
     run_fingerprint,
@@ -445,9 +444,7 @@ class TrainedEstimator(GroupedParameters):
             if groups is not None and np.shape(groups) == (n,):
                 groups = np.asarray(groups)[used]
         self._warn_of_one_answer(len(batch))
-        seed = current_process_group().same(
-            int(check_random_state(self.random_state).randint(2**31 - 1))
-        )
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         held = None
         if validation_data is not None:
             held = self._validation_part(validation_data, about)
@@ -462,7 +459,7 @@ class TrainedEstimator(GroupedParameters):
         self.n_features_in_ = batch.n_channels
         run_dir = self._run_directory()
         if run_dir is not None:
-            current_process_group().once(lambda: self.save(run_dir / "model"))
+            self.save(run_dir / "model")
         return self
 
     def _warn_of_one_answer(self, n: int) -> None:
@@ -523,8 +520,6 @@ class TrainedEstimator(GroupedParameters):
             reasons.append("a store")
         if self.task == "regression" and bool(data.target.isnan().any()):
             reasons.append("unknown targets")
-        if current_process_group().size > 1:
-            reasons.append("several processes")
         if self.recipe == "ensemble" and reasons:
             raise InputError(f"recipe='ensemble' does not go with {reasons[0]}")
         return not reasons
@@ -595,7 +590,7 @@ class TrainedEstimator(GroupedParameters):
 
     def _compare(self, part: Part, held: Part, seed: int) -> None:
         """Compare an RFormer with simple models on the same parts, where they can be fitted."""
-        if self.kind != "rformer" or current_process_group().size > 1:
+        if self.kind != "rformer":
             return
         if part[1].dim() > self._axes_per_series:
             return
@@ -779,9 +774,8 @@ class TrainedEstimator(GroupedParameters):
             ),
             self._held_weight,
         )  # fmt: skip
-        processes = current_process_group()
         if run_dir is not None:
-            processes.once(lambda: run_dir.mkdir(parents=True, exist_ok=True))
+            run_dir.mkdir(parents=True, exist_ok=True)
         try:
             history = train(
                 model, data, config, run_dir=run_dir, resume=config.resume,
@@ -791,12 +785,8 @@ class TrainedEstimator(GroupedParameters):
             source.close()
         if valid is not None and config.calibrate:
             inputs, target = valid
-
-            def calibration() -> float:
-                output = run_model(model, inputs, predictor.device)
-                return self._calibration(predictor, *self._at_targets(output, target, inputs))
-
-            predictor.calibration = processes.once(calibration)
+            output = self._at_targets(run_model(model, inputs, predictor.device), target, inputs)
+            predictor.calibration = self._calibration(predictor, *output)
         return predictor, history
 
     def _validation_inputs(

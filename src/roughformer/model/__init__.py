@@ -27,7 +27,6 @@ from roughformer.model.outputs import (
     Pooling,
     deviation_of,
     loss_of,
-    loss_weight,
     point_of,
     run_model,
 )

@@ -1,4 +1,4 @@
-"""Training of any model: configuration, batches of inputs, the loop, checkpoints, processes.
+"""Training of any model: configuration, batches of inputs, the loop, checkpoints.
 
 ``train`` is the loop of classifiers and regressors, ``train_forecaster`` that of forecasters; the
 splits and scores of a validation part are in ``validation``.
@@ -15,7 +15,6 @@ from roughformer.train.data import (
     source_of,
     tensors,
 )
-from roughformer.train.distributed import ProcessGroup, ProcessLost, current_process_group
 from roughformer.train.forecaster import train_forecaster
 from roughformer.train.loop import TrainingData, check_device, processor_time, train
 from roughformer.train.validation import (
