@@ -336,19 +336,19 @@ def _twice(one: str, value: Any, other: str, another: Any) -> str:
 def _unknown(cls: type[GroupedParameters], name: str) -> str:
     group, _, option = name.replace("__", ".").rpartition(".")
     known = {s.rpartition("__")[2]: s.replace("__", ".") for s in cls.usual_settings()}
-    where = cls.__name__
+    owner = cls.__name__
     if "tokens" not in cls.groups and (
         "tokens" in (group, option) or option in TokenConfig.options()
     ):
-        return f"unknown parameter {name!r}: {where} has no tokens; leave it out, or use an RFormer"
+        return f"unknown parameter {name!r}: {owner} has no tokens; leave it out, or use an RFormer"
     if group in cls.groups:
         known = {option: f"{group}.{option}" for option in cls.groups[group].options()}
-        where = group
+        owner = group
     near = difflib.get_close_matches(option, known, n=1)
     if near:
         return f"unknown parameter {name!r}; did you mean {known[near[0]]!r}?"
     listed = known if group in cls.groups else inspect.signature(cls).parameters
-    return f"unknown parameter {name!r}; {where} has {', '.join(listed)}"
+    return f"unknown parameter {name!r}; {owner} has {', '.join(listed)}"
 
 
 # What "auto" means: token options chosen from the sizes of the training series.
@@ -458,7 +458,7 @@ def _between_series(batch: SeriesBatch) -> npt.NDArray[np.float64]:
     """``(C,)``: the variance of the means of the series, or that of their first observations if it
     is less, as a share of the channel's variance.
     """
-    found = np.zeros(batch.n_channels)
+    shares = np.zeros(batch.n_channels)
     for c in range(batch.n_channels):
         seen = np.flatnonzero(~np.isnan(batch.values[:, c]))
         x = batch.values[seen, c].astype(np.float64)
@@ -470,8 +470,8 @@ def _between_series(batch: SeriesBatch) -> npt.NDArray[np.float64]:
         if len(owner) < 2 or x.var() == 0:
             continue
         means = np.add.reduceat(x - x.mean(), first) / count
-        found[c] = min(float(means.var()), float(x[first].var())) / float(x.var())
-    return found
+        shares[c] = min(float(means.var()), float(x[first].var())) / float(x.var())
+    return shares
 
 
 # What JSON does not know is a dict of one key, which says what it was.

@@ -150,9 +150,9 @@ def decode(decoder: msgspec.json.Decoder[T], data: bytes | str) -> T:
         for name, word in _WORDS.items():
             what = re.sub(rf"\b{name}\b", word, what)
         position = {
-            name: int(found[1])
+            name: int(match[1])
             for name, keys in (("series", "series"), ("row", "times|values|at|ahead"))
-            if (found := re.search(rf"\.(?:{keys})\[(\d+)\]", path))
+            if (match := re.search(rf"\.(?:{keys})\[(\d+)\]", path))
         }
         where = f" at {path.strip('.`')}" if path else ""
         raise invalid(f"{what[:1].lower()}{what[1:]}{where}", position) from None
