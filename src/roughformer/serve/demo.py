@@ -11,7 +11,6 @@ import numpy.typing as npt
 
 from roughformer.errors import CheckpointError, InputError
 from roughformer.estimators import RateRegressor
-from roughformer.io import read_wfdb
 from roughformer.serve.pulse import CHANNELS, Disturbance, make_pulse, pulse_signal
 from roughformer.train import TrainConfig
 from roughformer.util.checkpoint import load_checkpoint
@@ -25,8 +24,6 @@ _RECIPE = 2  # a model in the cache of another number is of an older recipe
 
 Floats = npt.NDArray[np.float64]
 _RATE = 125.0  # samples per second
-_BIDMC_SECONDS = 480.0
-_BIDMC_TEST = (5, 7, 9, 14, 19, 21, 23, 26, 28, 30, 32, 33, 40, 41, 49, 53)  # the archive's
 _SEED = 7_000_000  # persons that no training of the demo's model has seen
 
 
@@ -89,7 +86,7 @@ def train_demo_model(
     return model
 
 
-# Recordings: synthetic ones, and BIDMC's where it is installed
+# Recordings, all of them synthetic
 
 
 @dataclass(frozen=True)
@@ -172,41 +169,15 @@ _SCENARIOS = (
 
 
 def recordings() -> dict[str, Recording]:
-    """All that can be played here, by name; BIDMC's test recordings if they are on this machine."""
-    listed = [scenario.recording for scenario in _SCENARIOS]
-    listed += [
-        Recording(
-            f"bidmc{number:02d}",
-            f"BIDMC {number:02d} (a test recording)",
-            "An intensive-care patient; the truth is the bedside monitor's.",
-            _BIDMC_SECONDS,
-        )
-        for number in _BIDMC_TEST
-        if _bidmc(number).with_suffix(".dat").is_file()
-    ]
-    return {recording.name: recording for recording in listed}
-
-
-def _bidmc(number: int) -> Path:
-    """The WFDB record in ROUGHFORMER_DATA, without a suffix; it need not exist."""
-    return Path(os.environ.get("ROUGHFORMER_DATA", ""), "bidmc", f"bidmc{number:02d}")
+    """All that can be played, by name."""
+    return {scenario.recording.name: scenario.recording for scenario in _SCENARIOS}
 
 
 @lru_cache(maxsize=8)
 def load_recording(name: str) -> Samples:
     """The observations of a recording that ``recordings`` names."""
-    for number, scenario in enumerate(_SCENARIOS):
-        if scenario.recording.name == name:
-            return _simulate(scenario, _SEED + number)
-    number = int(name.removeprefix("bidmc"))
-    record = _bidmc(number)
-    times, values = read_wfdb(record, channels=["PLETH", "II"]).series(0)
-    numerics = read_wfdb(record.with_name(f"{name}n"), channels=["HR"]).values[:, 0]
-    if number == 23:  # its numerics start a second before its waveforms
-        numerics = numerics[1:]
-    rate = np.rint(numerics[: int(times[-1])])  # whole numbers, blurred by WFDB's scaling
-    seconds = np.arange(1, len(rate) + 1, dtype=np.float64)
-    return Samples(times, values.astype(np.float32), seconds, rate)
+    number = list(recordings()).index(name)
+    return _simulate(_SCENARIOS[number], _SEED + number)
 
 
 def _simulate(scenario: _Scenario, seed: int) -> Samples:
