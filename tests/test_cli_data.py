@@ -7,7 +7,7 @@ import pytest
 
 import roughformer as rf
 from roughformer.errors import InputError
-from roughformer.io import write_table, write_ts
+from roughformer.io import write_table
 from roughformer.runs.data import Columns, ids_of, read_data
 from roughformer.series import SeriesBatch
 from small import make_sine
@@ -57,10 +57,10 @@ def test_a_static_covariate_can_be_the_target_or_the_group(tmp_path, batch):
     assert np.array_equal(data.groups, batch.static[:, 0])
 
 
-def test_ts_files_have_labels(tmp_path, batch):
-    write_ts(batch, tmp_path / "x.ts")
+def test_ts_files_have_labels(tmp_path):
+    write(tmp_path / "x.ts", "@classLabel true a b\n@data\n1,2,3:a\n4,5,6:b\n")
     data = read_data(tmp_path / "x.ts", Columns(), target="label")
-    assert data.target.tolist() == [str(label) for label in batch.labels]
+    assert data.target.tolist() == ["a", "b"]
 
 
 @pytest.mark.parametrize("name", ["x.csv", "x.parquet", "x.tsv", "x.csv.gz"])

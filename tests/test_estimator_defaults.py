@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import roughformer as rf
-from roughformer.estimators.defaults import token_config
+from roughformer.estimators.parameters import token_config
 
 OPTIONS = rf.RFormerClassifier()._token_options()
 

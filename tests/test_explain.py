@@ -7,9 +7,9 @@ import torch
 import roughformer as rf
 from roughformer.errors import InputError
 from roughformer.estimators import RFormerClassifier, RFormerRegressor
-from roughformer.inference.explanation import explain
+from roughformer.explain import explain
 from roughformer.tokens import TokenConfig, Tokenizer
-from roughformer.tokens.config import SpectrumConfig
+from roughformer.tokens.tokenizer import SpectrumConfig
 from small import make
 
 TINY = {
@@ -152,8 +152,8 @@ def test_a_series_is_explained_alone_as_in_company(causal_ragged):
 def test_cutting_the_work_into_small_calls_changes_nothing(causal_ragged, monkeypatch):
     model, series = causal_ragged
     at_once = model.explain(series)
-    monkeypatch.setattr("roughformer.inference.explanation._NUMBERS_AT_ONCE", 1)
-    monkeypatch.setattr("roughformer.inference.explanation._SERIES_AT_ONCE", 5)
+    monkeypatch.setattr("roughformer.explain._NUMBERS_AT_ONCE", 1)
+    monkeypatch.setattr("roughformer.explain._SERIES_AT_ONCE", 5)
     for one, other in zip(at_once[:6], model.explain(series[:6]), strict=True):
         np.testing.assert_allclose(one.windows, other.windows, atol=1e-4)
         assert one.words == pytest.approx(other.words, abs=1e-4)

@@ -9,7 +9,7 @@ import pytest
 from roughformer.estimators import RFormerClassifier
 from small import make
 
-module = importlib.import_module("roughformer.inference.explanation")
+module = importlib.import_module("roughformer.explain")
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,13 @@ import torch
 from pydantic import ValidationError
 
 from roughformer.model import RFormer, RFormerConfig, loss_of, point_of, run_model
-from roughformer.model.scaling import RankScale, Standardize, scale_of
-from roughformer.model.transformer import Attention, attention_mask
+from roughformer.model.transformer import (
+    Attention,
+    RankScale,
+    Standardize,
+    attention_mask,
+    scale_of,
+)
 
 SMALL = {"n_features": 5, "n_outputs": 3, "d_model": 16, "n_heads": 2, "dropout": 0.0}
 

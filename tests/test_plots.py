@@ -132,50 +132,6 @@ def test_a_series_or_channel_that_is_not_there_is_refused(batch):
     assert plots.plot_series(batch, -1).axes
 
 
-# Tokens
-
-
-@pytest.mark.parametrize(
-    ("n_windows", "n_features", "more"), [(1, 1, 0), (1, 5, 1), (75, 12, 1), (10, 41, 0)]
-)
-def test_tokens_are_a_row_for_each_feature(n_windows, n_features, more, tmp_path):
-    x = np.random.default_rng(0).normal(size=(n_windows, n_features))
-    x[0, 0] = np.nan
-    names = [f"word {k}" for k in range(n_features)]
-    times = np.arange(n_windows + more)
-    figure = plots.plot_tokens(x, times, names, path=tmp_path / "a.png")
-    picture(tmp_path / "a.png")
-    assert figure.axes[0].collections[0].get_array().shape == (n_features, n_windows)
-    shown = [t.get_text() for t in figure.axes[0].get_yticklabels()]
-    assert (shown == names) == (n_features <= 40)
-
-
-def test_the_colours_of_tokens_are_symmetrical_and_an_outlier_does_not_set_them():
-    x = np.random.default_rng(0).normal(size=(50, 20))
-    x[3, 4] = 1e9
-    mesh = plots.plot_tokens(x, np.arange(50), ["n"] * 20).axes[0].collections[0]
-    assert mesh.norm.vmin == -mesh.norm.vmax
-    assert mesh.norm.vmax < 5
-    mesh = plots.plot_tokens(x * 10.0 ** np.arange(20), np.arange(50), ["n"] * 20, per_feature=True)
-    assert mesh.axes[0].collections[0].norm.vmax < 2
-
-
-def test_tokens_of_nothing_and_of_zeros_are_drawn(tmp_path):
-    figure = plots.plot_tokens(np.zeros((0, 3)), [], list("abc"), path=tmp_path / "a.png")
-    assert "no tokens" in words(figure)
-    plots.plot_tokens(np.zeros((4, 3)), np.arange(4), list("abc"), path=tmp_path / "a.png")
-    plots.plot_tokens(np.full((4, 3), np.nan), np.arange(4), list("abc"), path=tmp_path / "a.png")
-
-
-def test_tokens_of_other_sizes_are_refused():
-    with pytest.raises(InputError, match="a name for each of the F features"):
-        plots.plot_tokens(np.zeros((4, 3)), np.arange(4), ["a"])
-    with pytest.raises(InputError, match="4 ends of the windows or their 5 cut times"):
-        plots.plot_tokens(np.zeros((4, 3)), np.arange(7), list("abc"))
-    with pytest.raises(InputError, match="strictly increasing"):
-        plots.plot_tokens(np.zeros((4, 3)), np.zeros(4), list("abc"))
-
-
 # Training
 
 

@@ -11,7 +11,7 @@ from torch import nn
 import roughformer as rf
 from roughformer.errors import InputError
 from roughformer.estimators import estimator_class
-from roughformer.inference import registry
+from roughformer.inference import predictor
 
 
 def plugin(tmp_path, text):
@@ -43,13 +43,13 @@ def test_a_broken_command_does_not_break_the_others(tmp_path):
 
 def test_a_model_is_found_where_an_entry_point_says(monkeypatch):
     spec = dataclasses.replace(rf.get_model("rformer"), model=nn.Linear)
-    monkeypatch.setattr(registry, "_MODELS", dict(registry._MODELS))
+    monkeypatch.setattr(predictor, "_MODELS", dict(predictor._MODELS))
     entry = EntryPoint("linear", "json", "roughformer.models")
     monkeypatch.setattr(EntryPoint, "load", lambda self: rf.register_model(self.name, spec))
-    monkeypatch.setattr(registry, "entry_points", lambda group: [entry])
-    assert "linear" in registry.model_names()
+    monkeypatch.setattr(predictor, "entry_points", lambda group: [entry])
+    assert "linear" in predictor.model_names()
     assert rf.get_model("linear") is spec
-    assert registry.model_name(nn.Linear(1, 1)) == "linear"
+    assert predictor.model_name(nn.Linear(1, 1)) == "linear"
     with pytest.raises(InputError, match="there is no model 'linear' for classification"):
         estimator_class("classification", "linear")
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import roughformer as rf
-from roughformer.model.scaling import RankScale
+from roughformer.model.transformer import RankScale
 from roughformer.tokens.padded import least_scale
 from small import make
 from stream_cases import series

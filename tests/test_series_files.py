@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from roughformer.errors import InputError
-from roughformer.series import SeriesBatch, _parquet
+from roughformer.series import SeriesBatch, _fields
 
 FIELDS = ("times", "values", "offsets", "grid", "ids", "static", "labels")
 
@@ -79,7 +79,7 @@ def test_a_saved_batch_is_loaded_bit_for_bit(
     )
     path = tmp_path / "batch.parquet"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_parquet, "_ROWS", rows)
+        patch.setattr(_fields, "_ROWS", rows)
         batch.save(path)
     assert_same_bits(batch, SeriesBatch.load(path))
 
@@ -111,7 +111,7 @@ def test_a_failed_save_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatc
     def broken(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(_parquet, "_write_rows", broken)
+    monkeypatch.setattr(_fields, "_write_rows", broken)
     with pytest.raises(KeyboardInterrupt):
         batch[:1].save(path)
     assert [p.name for p in tmp_path.iterdir()] == ["b.parquet"]
@@ -129,7 +129,7 @@ def test_files_of_another_kind_are_refused_with_words(tmp_path):
     with pytest.raises(FileNotFoundError):
         SeriesBatch.load(tmp_path / "absent.parquet")
     head = json.dumps({"version": 99}).encode()
-    keys = {_parquet._KEY: head, _parquet._SUM: _parquet._checksum(head)}
+    keys = {_fields._KEY: head, _fields._SUM: _fields._checksum(head)}
     schema = pa.schema([("x", pa.float64())], metadata=keys)
     pq.write_table(pa.table({"x": [1.0]}, schema=schema), path)
     with pytest.raises(

@@ -8,8 +8,8 @@ import pytest
 import roughformer as rf
 from roughformer.errors import InputError
 from roughformer.tokens import SpectrumConfig, TokenConfig, Tokenizer
-from roughformer.tokens.config import plain_windows
 from roughformer.tokens.fitted import StaticEncoder
+from roughformer.tokens.tokenizer import plain_windows
 from small import ragged_batch
 
 

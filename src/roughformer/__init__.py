@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from roughformer.estimators import RFormerForecaster as RFormerForecaster
     from roughformer.estimators import RFormerRegressor as RFormerRegressor
     from roughformer.estimators import SignatureTransformer as SignatureTransformer
+    from roughformer.explain import Explanation as Explanation
     from roughformer.inference import Alarm as Alarm
     from roughformer.inference import AlarmState as AlarmState
-    from roughformer.inference import Explanation as Explanation
     from roughformer.inference import ModelSpec as ModelSpec
     from roughformer.inference import Predictor as Predictor
     from roughformer.inference import alarm_with_guarantee as alarm_with_guarantee
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from roughformer.plots import plot_horizon as plot_horizon
     from roughformer.plots import plot_regression as plot_regression
     from roughformer.plots import plot_series as plot_series
-    from roughformer.plots import plot_tokens as plot_tokens
     from roughformer.plots.report import write_report as write_report
     from roughformer.runs import SeriesData as SeriesData
     from roughformer.runs import read as read
@@ -82,14 +81,15 @@ _HOME = {
         "ModelConfig RFormerClassifier RFormerForecaster RFormerRegressor RateModelConfig "
         "RateRegressor SignatureTransformer"
     ),
+    "explain": "Explanation",
     "inference": (
-        "Alarm AlarmState Explanation ModelSpec Predictor alarm_with_guarantee get_model "
+        "Alarm AlarmState ModelSpec Predictor alarm_with_guarantee get_model "
         "register_model time_to_detection"
     ),
     "model": "RFormer RFormerConfig",
     "plots": (
         "plot_calibration plot_confusion plot_explanation plot_forecast plot_history plot_horizon "
-        "plot_regression plot_series plot_tokens"
+        "plot_regression plot_series"
     ),
     "plots.report": "write_report",
     "runs": "SeriesData read",

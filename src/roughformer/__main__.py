@@ -1,4 +1,4 @@
-"""``python -m roughformer``: the command line, as launchers such as torchrun start it."""
+"""``python -m roughformer``: the command line."""
 
 from roughformer.cli import main
 

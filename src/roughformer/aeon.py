@@ -22,8 +22,6 @@ except ImportError as error:
         "roughformer.aeon needs the package aeon: pip install 'roughformer[aeon]'"
     ) from error
 
-__all__ = ["RFormerAeonClassifier", "RFormerAeonRegressor"]
-
 # What aeon's checks train, some fifty times.
 _TINY: dict[str, Any] = {
     "windows": 3, "depth": 1, "epochs": 1, "tokens": {"clock": 0, "spectrum": None},

@@ -9,7 +9,7 @@ import httpx
 import numpy as np
 import pytest
 
-from roughformer.inference.explanation import explain
+from roughformer.explain import explain
 from roughformer.serve import demo
 from roughformer.serve.demo import load_recording
 from roughformer.serve.pulse import make_pulse
@@ -26,8 +26,7 @@ def part(served, name, start, end):
     return served.http.get(f"v1/demo/{name}", params={"from": start, "to": end})
 
 
-def test_made_up_recordings_are_always_there(rates, monkeypatch):
-    monkeypatch.delenv("ROUGHFORMER_DATA", raising=False)
+def test_made_up_recordings_are_always_there(rates):
     found = rates.http.get("v1/demo").json()["recordings"]
     assert [one["name"] for one in found] == ["exercise", "tachycardia", "disturbed", "slow"]
     for one in found:
@@ -65,14 +64,6 @@ def test_recordings_are_made_the_same_way_every_time():
     again = load_recording("tachycardia")
     assert again is not first
     np.testing.assert_array_equal(again.values, first.values)
-
-
-def test_bidmc_is_offered_where_it_is(tmp_path, monkeypatch):
-    (tmp_path / "bidmc").mkdir()
-    for name in ("bidmc01.hea", "bidmc05.dat", "bidmc06.dat"):
-        (tmp_path / "bidmc" / name).write_text("")
-    monkeypatch.setenv("ROUGHFORMER_DATA", str(tmp_path))
-    assert list(demo.recordings())[4:] == ["bidmc05"]  # 6 is for training
 
 
 @pytest.mark.parametrize(

@@ -124,7 +124,7 @@ def test_killed_restarted_stopped(model, directory):
 
 
 def _last_time(model, directory):
-    from roughformer.serve.snapshotter import unpack
+    from roughformer.serve.streams import unpack
     from roughformer.stream import StreamBatch
 
     streams = StreamBatch(model.predictor, 1)

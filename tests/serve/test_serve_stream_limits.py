@@ -14,7 +14,7 @@ from roughformer.serve import Options, Service
 from roughformer.serve.config import Limits, StreamOptions
 from roughformer.serve.model import ServedModel
 from roughformer.serve.server import run
-from roughformer.serve.snapshotter import unpack
+from roughformer.serve.streams import unpack
 from roughformer.serve.worker import Job, in_turn
 from roughformer.stream.engines import CausalStreams
 from serving import arrow, running, wait_for

@@ -69,33 +69,13 @@ def test_processes_that_read_change_nothing(stores, kind):
         assert curve(fitted(stores[kind], num_workers=num_workers, **options)) == curve(alone)
 
 
-@pytest.mark.parametrize("changes", [{"drop": 0.5}, {"jitter": 0.1, "warp": 0.2}], ids=str)
-def test_each_process_reads_its_part_of_the_store(tmp_path, batch, tokenizer, changes, monkeypatch):
-    import torch
-
-    from roughformer.store.stored import RowGroupCache
-    from roughformer.train.config import TrainConfig
-    from roughformer.train.data import StoredSource
-
-    read: list[int] = []
-    usual = RowGroupCache.rows
-
-    def noted(shelf, group, **options):
-        read.append(group)
-        return usual(shelf, group, **options)
-
+def test_neighbours_in_batches_are_of_few_row_groups(tmp_path, batch, tokenizer):
+    """So that each process that reads has row groups of its own."""
     stored = written(tmp_path, batch, tokenizer, holds=("series",), shards=1, block=2)
-    config = TrainConfig(batch_size=16, **changes)
-    source = StoredSource(tokenizer, stored, torch.arange(120), config, threads=1)
-    source.sample(1)
-    list(source.epoch(0))  # measures the scale of the channels, too
-    monkeypatch.setattr(RowGroupCache, "rows", noted)
-    parts, seen = [], []
-    for rank in range(4):
-        read.clear()
-        seen += [int(y) for _, target in source.epoch(1, 0, rank, 4) for y in target]
-        parts.append(set(read))
-    assert sorted(seen) == list(range(120))
+    order = stored.shuffled(np.random.default_rng(1), 16)
+    assert sorted(order) == list(range(120))
+    place = np.arange(120) % 16
+    parts = [set(stored.cache.group_of(order[place // 4 == k])) for k in range(4)]
     # Sixty row groups of two series; lanes are cut through some of them.
     assert [len(part) for part in parts] == pytest.approx([15] * 4, abs=4)
 

@@ -1,10 +1,7 @@
 """What commands share: options, one by one and in groups, and errors as one line."""
 
 import inspect
-import os
-import warnings
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from copy import copy
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import wraps
@@ -256,28 +253,3 @@ def _system_error(error: OSError) -> str:
     if isinstance(error, FileExistsError | NotADirectoryError):
         return "a file is in the way; choose another place"
     return error.strerror or " ".join(str(error).split()) or type(error).__name__
-
-
-@contextmanager
-def rank_zero_output() -> Iterator[None]:
-    """In a command that runs in several processes, only the first prints notes; errors of the
-    others say whose they are.
-    """
-    rank, size = (int(os.environ.get(name, x)) for name, x in (("RANK", 0), ("WORLD_SIZE", 1)))
-    if size == 1:
-        yield
-        return
-    try:
-        with warnings.catch_warnings():
-            if rank > 0:
-                warnings.simplefilter("ignore")
-            yield
-    except Interrupted:
-        raise
-    except Exception as error:
-        from roughformer.train import ProcessLost
-
-        if rank == 0 and not isinstance(error, ProcessLost):
-            raise
-        line = str(error) if isinstance(error, ProcessLost) else describe(error)[0]
-        raise InputError(f"process {rank + 1} of {size}: {line}") from error

@@ -131,7 +131,7 @@ def explain(
 
     Above 0 spoke for the class (or raised the number), below 0 against it.
     """
-    from roughformer.inference import explain as explain_batch
+    from roughformer.explain import explain as explain_batch
     from roughformer.runs import chosen_target, ids_of, load_model, read_for
     from roughformer.util.checks import using_threads
 

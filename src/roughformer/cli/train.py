@@ -82,8 +82,7 @@ def train(
 ) -> None:
     """Learn from labelled series; writes a run with model, metrics, plots and report.html.
 
-    Continue a killed run with the same command and --resume. Several processes, on one machine or
-    more: torchrun --nproc-per-node=2 -m roughformer train ...
+    Continue a killed run with the same command and --resume.
     """
     from roughformer.runs import run_training
 
@@ -104,15 +103,14 @@ def train(
         resume=run.resume, force=run.force, quiet=run.quiet, plots=not run.no_plots,
     )  # fmt: skip
     try:
-        with options.rank_zero_output():
-            summary = run_training(request)
+        summary = run_training(request)
     except KeyboardInterrupt:
         saved = any(out.glob("state")) or any(out.glob("member-*/state"))
         state = "the last epoch's state is" if saved else "no epoch was"
         raise options.Interrupted(
             f"interrupted; {state} saved in {out}: the same command with --resume continues"
         ) from None
-    if summary and not run.quiet:
+    if not run.quiet:
         _print(summary, out)
 
 

@@ -7,35 +7,18 @@ what is "auto", split, train and calibrate, and hold a ``Predictor`` when they a
 from roughformer.errors import InputError
 from roughformer.estimators.baselines import Scores, compared, known_scores
 from roughformer.estimators.classifier import RFormerClassifier, TrainedClassifier
-from roughformer.estimators.defaults import token_config
 from roughformer.estimators.fitting import TrainedEstimator
 from roughformer.estimators.forecaster import RFormerForecaster, duration_of
-from roughformer.estimators.parameters import ModelConfig, ModelGroup, RateModelConfig, documented
+from roughformer.estimators.parameters import (
+    ModelConfig,
+    ModelGroup,
+    RateModelConfig,
+    documented,
+    token_config,
+)
 from roughformer.estimators.regressor import RateRegressor, RFormerRegressor, TrainedRegressor
 from roughformer.estimators.transformer import SignatureTransformer
 from roughformer.inference import get_model
-
-__all__ = [
-    "ModelConfig",
-    "ModelGroup",
-    "RFormerClassifier",
-    "RFormerForecaster",
-    "RFormerRegressor",
-    "RateModelConfig",
-    "RateRegressor",
-    "Scores",
-    "SignatureTransformer",
-    "TrainedClassifier",
-    "TrainedEstimator",
-    "TrainedRegressor",
-    "compared",
-    "documented",
-    "duration_of",
-    "estimator_class",
-    "known_scores",
-    "register_estimator",
-    "token_config",
-]
 
 _ESTIMATORS: list[type[TrainedEstimator]] = [RFormerClassifier, RFormerRegressor, RateRegressor]
 

@@ -9,28 +9,36 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from pydantic import ValidationError
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from roughformer.errors import InputError
-from roughformer.estimators.base import FittedEstimator
-from roughformer.estimators.baselines import beside_baselines, out_of_fold
-from roughformer.estimators.defaults import token_config
+from roughformer.estimators.baselines import beside_baselines, out_of_fold, summary_of
 from roughformer.estimators.ensemble import fit_ensemble
 from roughformer.estimators.inputs import aligned, as_series, series_to_fit
-from roughformer.estimators.parameters import documented
+from roughformer.estimators.parameters import (
+    GroupedParameters,
+    documented,
+    preset,
+    to_plain,
+    token_config,
+    with_saved_parameters,
+)
+from roughformer.explain import Explanation, explain
 from roughformer.inference import (
     ModelSpec,
     Predictor,
     check_weights,
     committee_of,
     get_model,
+    model_name,
 )
 from roughformer.model import OutputConfig, run_model
 from roughformer.series import SeriesBatch, is_table
@@ -42,7 +50,6 @@ from roughformer.train import (
     TrainingData,
     check_device,
     check_metric,
-    current_process_group,
     fold_validation,
     join,
     run_fingerprint,
@@ -112,8 +119,17 @@ def _take(series: Series, which: npt.NDArray[np.int64]) -> Series:
 
 
 @documented
-class TrainedEstimator(FittedEstimator):
-    """An estimator that the training loop fits, whatever its model and its task."""
+class TrainedEstimator(GroupedParameters):
+    """An estimator around a ``predictor_``, which fitting or loading gives it; the training loop or
+    the ensemble fits it, whatever its model and its task.
+    """
+
+    kind: ClassVar[str]  # of the model, as ``roughformer.inference.predictor`` names it
+    other_kinds: ClassVar[tuple[str, ...]] = ()  # that the estimator may choose instead
+    task: Literal["classification", "regression"]
+    n_jobs: Any
+    predictor_: Predictor
+    history_: list[dict[str, Any]]  # one record an epoch; empty when loaded
 
     # Parameters; an estimator that does not have one of the first three has this value.
     recipe: Any = "attention"
@@ -131,6 +147,245 @@ class TrainedEstimator(FittedEstimator):
     _held_weight: Tensor | None  # of the series of its validation part
     validation_index_: npt.NDArray[np.int64]  # numbers of the series held out of those given
     member_histories_: list[list[dict[str, Any]]]
+
+    @classmethod
+    def from_preset(cls, name: str, **changes: Any) -> Self:
+        """Make an estimator with the parameters of a preset.
+
+        Parameters
+        ----------
+        name : {"default", "paper"}
+            "paper" has the paper's own choices, for its sine task (classifier) or for heart rate
+            (regressor): 75 windows, learning rate 1e-3, time as the only lift; depth 2 and both
+            views for sines, depth 4 and the local view for heart rate.
+        **changes
+            Parameters that differ from the preset. Options of groups may be given by their own
+            names: ``clock=8`` is ``tokens__clock=8``.
+
+        Returns
+        -------
+        estimator
+            Not fitted.
+        """
+        return cls.from_settings(cls.preset_settings(name) | cls.settings(changes))
+
+    @classmethod
+    def preset_settings(cls, name: str) -> dict[str, Any]:
+        """Look up the settings of a preset that differ from the defaults.
+
+        Parameters
+        ----------
+        name : str
+            Name of the preset.
+
+        Returns
+        -------
+        dict
+        """
+        settings = preset(name, cls.task)
+        if settings and cls.kind != "rformer":
+            raise InputError(
+                f"the preset {name!r} is RFormer's; {cls.__name__} has its defaults only"
+            )
+        return cls.settings(settings)
+
+    @abstractmethod
+    def _truth(self, y: Any, n: int) -> npt.NDArray[Any]:
+        """Known targets of n series, ``(n, m)``, or which class is the true one, ``(n, K)``."""
+
+    @abstractmethod
+    def _readable(self, output: Tensor) -> Any:
+        """Outputs of the model as its user reads them."""
+
+    def _series(
+        self, x: Any, times: Any, lengths: Any, layout: str | None = None,
+        columns: Mapping[str, Any] | None = None,
+    ) -> SeriesBatch:  # fmt: skip
+        check_is_fitted(self, "predictor_")
+        predictor = self.predictor_
+        known = {"channels": predictor.encoder.channels, "static": predictor.static_names}
+        known |= predictor.metadata.get("data", {})
+        return as_series(
+            x, times, lengths, layout=layout, columns=columns, n_channels=self.n_features_in_,
+            known=known,
+        )  # fmt: skip
+
+    def _labelled(
+        self, x: Any, y: Any, times: Any, lengths: Any, layout: str | None,
+        columns: Mapping[str, Any] | None,
+    ) -> tuple[SeriesBatch, Any]:  # fmt: skip
+        """Series and their targets; ``y=None``: those that the series have as labels."""
+        batch = self._series(x, times, lengths, layout, columns)
+        if y is None and batch.labels is None:
+            raise InputError("score needs y, or series with labels")
+        return batch, batch.labels if y is None else aligned(y, batch)
+
+    def _run(
+        self, what: str, x: Any, times: Any, lengths: Any, layout: str | None = None,
+        columns: Mapping[str, Any] | None = None, **options: Any,
+    ) -> Any:  # fmt: skip
+        batch = self._series(x, times, lengths, layout, columns)
+        with using_threads(self.n_jobs):
+            return getattr(self.predictor_, what)(batch, **options)
+
+    def predict_windows(
+        self, X: Any, times: Any = None, lengths: Any = None, *,
+        layout: str | None = None, columns: Mapping[str, Any] | None = None,
+    ) -> Any:  # fmt: skip
+        """Predict at the end of each window, with a causal model.
+
+        Parameters
+        ----------
+        {series}
+
+        Returns
+        -------
+        list of (ndarray (L,), ndarray (L, ...))
+            For each series the times of the window ends and the predictions there.
+        """
+        batch = self._series(X, times, lengths, layout, columns)
+        if not self.predictor_.outputs.causal:
+            raise InputError("only a causal model predicts at every window: fit with causal=True")
+        with using_threads(self.n_jobs):
+            output, _ = self.predictor_.forward(batch)
+        readable = self._readable(output)
+        ends = [edges[1:] for edges in self.predictor_.window_edges(batch)]
+        return [(end, readable[b, : len(end)]) for b, end in enumerate(ends)]
+
+    def embed(
+        self, X: Any, times: Any = None, lengths: Any = None, *,
+        layout: str | None = None, columns: Mapping[str, Any] | None = None,
+    ) -> Any:  # fmt: skip
+        """Represent each series by one vector, for search, clustering or another model.
+
+        Parameters
+        ----------
+        {series}
+
+        Returns
+        -------
+        ndarray (B, E)
+            Principal components of the functionals (at most 64) for an ensemble; what the head
+            sees, at the last window, for a network.
+        """
+        return self._run("embed", X, times, lengths, layout, columns).numpy()
+
+    def explain(
+        self, X: Any, times: Any = None, lengths: Any = None, *,
+        layout: str | None = None, columns: Mapping[str, Any] | None = None,
+        n_words: int | None = 20, target: Any = None,
+    ) -> list[Explanation]:  # fmt: skip
+        """Explain which windows, channels and words drove each prediction.
+
+        Parameters
+        ----------
+        {series}
+        n_words : int or None, default 20
+            Number of words to tell; None: all.
+        target : label or int, optional
+            The class to explain (not given: the predicted one), or the index of a target of a
+            regression with several.
+
+        Returns
+        -------
+        list of Explanation
+            One for each series; see ``roughformer.explain``.
+        """
+        batch = self._series(X, times, lengths, layout, columns)
+        with using_threads(self.n_jobs):
+            return explain(self.predictor_, batch, n_words=n_words, target=target)
+
+    def calibrate(
+        self, X: Any, y: Any = None, times: Any = None, lengths: Any = None, *,
+        layout: str | None = None, columns: Mapping[str, Any] | None = None,
+    ) -> Self:  # fmt: skip
+        """Learn from held-out series how wide intervals, or how large sets of classes, must be.
+
+        Split conformal prediction: the scores are errors in units of the predicted deviation (if
+        the model has one), or one minus the probability of the true class. Series are predicted
+        whole and with 50 to 90 % of their points left out, and bounds are kept by the number of
+        values observed: intervals and sets grow where much is missing.
+
+        Parameters
+        ----------
+        X : SeriesBatch, array or list of arrays
+            Series that the model was not fitted to.
+        y : array-like (B,) or (B, m), optional
+            Their labels, or targets, NaN where unknown. Not given: the labels of ``X``.
+        {reading}
+
+        Returns
+        -------
+        self
+        """
+        batch, y = self._labelled(X, y, times, lengths, layout, columns)
+        self._run("calibrate", batch, None, None, true=self._truth(y, len(batch)))
+        return self
+
+    def summary(self) -> str:
+        """Describe the fitted model, and what it reached beside simple yardsticks.
+
+        Returns
+        -------
+        str
+            Several lines: what the model is made of and, of an ensemble, out-of-fold scores of the
+            model, of its parts alone and of the majority class or the mean.
+        """
+        check_is_fitted(self, "predictor_")
+        return summary_of(self.predictor_)
+
+    def save(self, directory: str | os.PathLike[str]) -> None:
+        """Save the trained model; ``load`` reads it, no pickle is involved.
+
+        Parameters
+        ----------
+        directory : path-like
+            Directory to write.
+        """
+        check_is_fitted(self, "predictor_")
+        _check_directory(directory)
+        given = self.get_params(deep=False)
+        del given["run_dir"]  # where a run was made is not the model's business
+        self.predictor_.metadata["parameters"] = to_plain(given)
+        self.predictor_.save(directory)
+
+    @classmethod
+    def load(cls, directory: str | os.PathLike[str], device: str = "cpu") -> Self:
+        """Load a fitted estimator.
+
+        Parameters
+        ----------
+        directory : path-like
+            Directory that ``save`` or a training run wrote.
+        device : str, default "cpu"
+            Where the model is to run.
+
+        Returns
+        -------
+        estimator
+            Fitted, with the parameters that it was saved with.
+        """
+        _check_directory(directory)
+        predictor = Predictor.load(directory, device)
+        if predictor.metadata.get("task") != cls.task:
+            raise InputError(
+                f"{os.fspath(directory)} holds a model for {predictor.metadata.get('task')}, "
+                f"not for {cls.task}"
+            )
+        kind = model_name(predictor.model)
+        if kind not in (cls.kind, *cls.other_kinds):
+            raise InputError(
+                f"{os.fspath(directory)} holds a model of the kind {kind!r}, and {cls.__name__} is "
+                f"for the kind {cls.kind!r}; load it with the estimator that saved it"
+            )
+        estimator = with_saved_parameters(cls, predictor.metadata, directory)
+        estimator._adopt(predictor)
+        return estimator
+
+    def _adopt(self, predictor: Predictor) -> None:
+        self.predictor_ = predictor
+        self.n_features_in_ = len(predictor.encoder.channels)
+        self.history_ = []
 
     def fit(
         self, X: Any, y: Any = None, *,
@@ -189,9 +444,7 @@ class TrainedEstimator(FittedEstimator):
             if groups is not None and np.shape(groups) == (n,):
                 groups = np.asarray(groups)[used]
         self._warn_of_one_answer(len(batch))
-        seed = current_process_group().same(
-            int(check_random_state(self.random_state).randint(2**31 - 1))
-        )
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         held = None
         if validation_data is not None:
             held = self._validation_part(validation_data, about)
@@ -206,7 +459,7 @@ class TrainedEstimator(FittedEstimator):
         self.n_features_in_ = batch.n_channels
         run_dir = self._run_directory()
         if run_dir is not None:
-            current_process_group().once(lambda: self.save(run_dir / "model"))
+            self.save(run_dir / "model")
         return self
 
     def _warn_of_one_answer(self, n: int) -> None:
@@ -267,8 +520,6 @@ class TrainedEstimator(FittedEstimator):
             reasons.append("a store")
         if self.task == "regression" and bool(data.target.isnan().any()):
             reasons.append("unknown targets")
-        if current_process_group().size > 1:
-            reasons.append("several processes")
         if self.recipe == "ensemble" and reasons:
             raise InputError(f"recipe='ensemble' does not go with {reasons[0]}")
         return not reasons
@@ -339,7 +590,7 @@ class TrainedEstimator(FittedEstimator):
 
     def _compare(self, part: Part, held: Part, seed: int) -> None:
         """Compare an RFormer with simple models on the same parts, where they can be fitted."""
-        if self.kind != "rformer" or current_process_group().size > 1:
+        if self.kind != "rformer":
             return
         if part[1].dim() > self._axes_per_series:
             return
@@ -523,9 +774,8 @@ class TrainedEstimator(FittedEstimator):
             ),
             self._held_weight,
         )  # fmt: skip
-        processes = current_process_group()
         if run_dir is not None:
-            processes.once(lambda: run_dir.mkdir(parents=True, exist_ok=True))
+            run_dir.mkdir(parents=True, exist_ok=True)
         try:
             history = train(
                 model, data, config, run_dir=run_dir, resume=config.resume,
@@ -535,12 +785,8 @@ class TrainedEstimator(FittedEstimator):
             source.close()
         if valid is not None and config.calibrate:
             inputs, target = valid
-
-            def calibration() -> float:
-                output = run_model(model, inputs, predictor.device)
-                return self._calibration(predictor, *self._at_targets(output, target, inputs))
-
-            predictor.calibration = processes.once(calibration)
+            output = self._at_targets(run_model(model, inputs, predictor.device), target, inputs)
+            predictor.calibration = self._calibration(predictor, *output)
         return predictor, history
 
     def _validation_inputs(
@@ -645,3 +891,8 @@ class TrainedEstimator(FittedEstimator):
     def _rate_unit(self) -> float | None:
         """Turns per unit of time of a target of 1, if targets are rates."""
         return None
+
+
+def _check_directory(directory: Any) -> None:
+    if not isinstance(directory, str | os.PathLike):
+        raise InputError(f"the directory of a model must be a path, got {directory!r}")

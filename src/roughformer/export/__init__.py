@@ -8,16 +8,3 @@ from roughformer.export.check import differences, step_differences
 from roughformer.export.files import Exported, export_model, export_step, open_graph
 from roughformer.export.forecast import ForecastGraph
 from roughformer.export.graphs import Graph, StepGraph, why_no_step
-
-__all__ = [
-    "Exported",
-    "ForecastGraph",
-    "Graph",
-    "StepGraph",
-    "differences",
-    "export_model",
-    "export_step",
-    "open_graph",
-    "step_differences",
-    "why_no_step",
-]

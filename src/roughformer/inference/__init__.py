@@ -1,7 +1,7 @@
 """A trained model in use.
 
 ``Predictor`` and ``ForecastPredictor`` go from series to predictions and to files; around them are
-the registry of models, the meaning of targets, calibration, explanations and alarms.
+the registry of models, the meaning of targets, calibration and alarms.
 """
 
 from roughformer.inference.alarms import (
@@ -17,11 +17,11 @@ from roughformer.inference.calibration import (
     fit_temperature,
     n_observed,
 )
-from roughformer.inference.explanation import Explanation, explain
 from roughformer.inference.forecasts import Answers, Backtest, ForecastPredictor
-from roughformer.inference.predictor import Predictor, committee_of
-from roughformer.inference.registry import (
+from roughformer.inference.predictor import (
     ModelSpec,
+    Predictor,
+    committee_of,
     get_model,
     model_name,
     model_names,
@@ -37,35 +37,3 @@ from roughformer.inference.targets import (
     known_labels,
     share_equal,
 )
-
-__all__ = [
-    "Alarm",
-    "AlarmState",
-    "Answers",
-    "Backtest",
-    "ClassTargets",
-    "Detection",
-    "Explanation",
-    "ForecastPredictor",
-    "ModelSpec",
-    "NumberTargets",
-    "Predictor",
-    "alarm_with_guarantee",
-    "calibrate_scores",
-    "check_all_known",
-    "check_numbers",
-    "check_rates",
-    "check_weights",
-    "committee_of",
-    "explain",
-    "fit_deviation_factor",
-    "fit_temperature",
-    "get_model",
-    "known_labels",
-    "model_name",
-    "model_names",
-    "n_observed",
-    "register_model",
-    "share_equal",
-    "time_to_detection",
-]

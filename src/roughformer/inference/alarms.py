@@ -457,8 +457,8 @@ def alarm_with_guarantee(
     >>> from roughformer.inference.alarms import alarm_with_guarantee
     >>> rng = np.random.default_rng(0)
     >>> hours = [(np.arange(0, 50, 0.1), rng.beta(1, 9, 500)) for _ in range(20)]
-    >>> found = alarm_with_guarantee(hours, rate=1 / 24)
-    >>> found.bound <= 1 / 24
+    >>> guaranteed = alarm_with_guarantee(hours, rate=1 / 24)
+    >>> guaranteed.bound <= 1 / 24
     True
     """
     real_number(rate, "rate", "a positive number", positive=True)

@@ -28,17 +28,6 @@ from roughformer.errors import InputError
 from roughformer.series import SeriesBatch, UnobservedWarning
 from roughformer.tokens import thinned
 
-__all__ = [
-    "LevelCalibration",
-    "calibrate_scores",
-    "fit_deviation_factor",
-    "fit_temperature",
-    "least_for",
-    "level_of",
-    "n_observed",
-    "value_at",
-]
-
 
 def fit_temperature(
     logits: Tensor,

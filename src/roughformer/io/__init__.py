@@ -5,7 +5,7 @@ Each reader returns a ``SeriesBatch``; ``roughformer.read`` picks the reader by 
 
 from roughformer.io.edf import read_edf
 from roughformer.io.tables import column_names, read_columns, read_csv, read_table, write_table
-from roughformer.io.ts import read_ts, write_ts
+from roughformer.io.ts import read_ts
 from roughformer.io.wfdb import read_wfdb
 from roughformer.util.atomic import directory_lock, write_file
 
@@ -20,5 +20,4 @@ __all__ = [
     "read_wfdb",
     "write_file",
     "write_table",
-    "write_ts",
 ]

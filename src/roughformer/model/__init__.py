@@ -27,12 +27,15 @@ from roughformer.model.outputs import (
     Pooling,
     deviation_of,
     loss_of,
-    loss_weight,
     point_of,
     run_model,
 )
 from roughformer.model.rformer import RFormer, why_no_step
-from roughformer.model.scaling import Standardize
-from roughformer.model.tempo import TempoConfig, TempoFormer
-from roughformer.model.transformer import RFormerConfig, TokenTransformer
+from roughformer.model.transformer import (
+    RFormerConfig,
+    Standardize,
+    TempoConfig,
+    TempoFormer,
+    TokenTransformer,
+)
 from roughformer.model.trees import Forest

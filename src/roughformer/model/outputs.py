@@ -174,28 +174,18 @@ def _mean(
     sample_weight: Tensor | None,
 ) -> Tensor:
     """The weighted mean of losses ``(B, ...)``, 0 where the target is not known; of none 0."""
-    total = loss_weight(target, config, class_weight, sample_weight).clamp(min=1e-12)
-    if sample_weight is not None:
-        each = each * _along(sample_weight, target)
-    return each.sum() / total.to(each.dtype)
-
-
-def loss_weight(
-    target: Tensor,
-    config: OutputConfig,
-    class_weight: Tensor | None = None,
-    sample_weight: Tensor | None = None,
-) -> Tensor:
-    """What ``loss_of`` divides its sum by: the weight of the known targets."""
     weight = torch.ones(target.shape, device=target.device)
     if sample_weight is not None:
         weight = _along(sample_weight, target)
+        each = each * weight
     if config.task != "classification":
-        return (weight * ~target.isnan()).sum()
-    known = target >= 0
-    weight = weight.expand(target.shape)[known]
-    weight = weight if class_weight is None else weight * class_weight[target[known]]
-    return weight.sum()
+        total = (weight * ~target.isnan()).sum()
+    else:
+        known = target >= 0
+        weight = weight.expand(target.shape)[known]
+        weight = weight if class_weight is None else weight * class_weight[target[known]]
+        total = weight.sum()
+    return each.sum() / total.clamp(min=1e-12).to(each.dtype)
 
 
 def _along(sample_weight: Tensor, target: Tensor) -> Tensor:

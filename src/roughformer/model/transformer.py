@@ -1,6 +1,7 @@
-"""The network on tokens: its configuration, attention blocks, and ``TokenTransformer``."""
+"""Networks on tokens: scaling of features, attention, ``TokenTransformer``, ``TempoFormer``."""
 
 import math
+from abc import abstractmethod
 from typing import Any, Literal, Self
 
 import torch
@@ -9,7 +10,198 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from roughformer.model.outputs import Head, OutputConfig, Pooling, Wide, prior_logits
-from roughformer.model.scaling import Standardize, scale_of
+
+# Scaling of features with statistics of the training part, kept with the model. Levels of a
+# signature differ by factorials: without scaling the attention sees level 1 only. A feature that is
+# NaN is not known: it becomes 0, which after scaling is the mean.
+
+_KNOTS = 65
+_ROUNDING = 1e-6  # of a feature's size: values that are nearer to each other are one
+_BLOCK = 1 << 14  # tokens whose sums are taken together
+
+
+class Scale(nn.Module):
+    """Features ``(..., d)`` -> ``(..., d)``; what becomes 0 is ``mean (d,)``."""
+
+    mean: Tensor
+
+    @abstractmethod
+    def fit(self, x: Tensor, mask: Tensor | None = None, least: Tensor | None = None) -> None:
+        """Take statistics of ``x (..., d)`` where ``mask (...)`` is True and x is known.
+
+        ``least (d,)``: what differs by less is alike, however little the training part varies.
+        """
+
+
+class Standardize(Scale):
+    """x -> clip((x - mean) / scale, ±clip), per feature."""
+
+    scale: Tensor
+
+    def __init__(self, n_features: int, clip: float = 10.0) -> None:
+        """Identity until ``fit``."""
+        super().__init__()
+        self.clip = clip
+        self.register_buffer("mean", torch.zeros(n_features))
+        self.register_buffer("scale", torch.ones(n_features))
+
+    @torch.no_grad()
+    def fit(self, x: Tensor, mask: Tensor | None = None, least: Tensor | None = None) -> None:
+        """Mean and standard deviation, but no scale below ``least``; a feature that does not vary
+        keeps scale 1, so it becomes 0. Sums are in float64.
+        """
+        rows = _rows(x, mask)
+        if len(rows) == 0:
+            return
+        # Block by block: a copy of all tokens in float64 may be larger than all else together.
+        blocks = torch.split(rows, _BLOCK)
+        known = [(~b.isnan()).sum(dim=0) for b in blocks]
+        count = torch.stack(known).sum(dim=0).clamp(min=1)
+        mean = torch.stack([b.double().nan_to_num(0.0).sum(dim=0) for b in blocks]).sum(0) / count
+        squares = [(b.double() - mean).nan_to_num(0.0).square().sum(dim=0) for b in blocks]
+        deviation = (torch.stack(squares).sum(dim=0) / count).sqrt()
+        largest = torch.stack([b.nan_to_num(0.0).abs().amax(dim=0) for b in blocks]).amax(dim=0)
+        still = deviation <= 1e-7 * largest
+        self.mean.copy_(mean)
+        if least is not None:
+            still &= (largest > 2 * least) | (least == 0)
+            deviation = torch.maximum(deviation, least.to(deviation))
+        self.scale.copy_(torch.where(still, 1.0, deviation))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., d) -> (..., d)."""
+        scaled = ((x - self.mean) / self.scale).clamp(-self.clip, self.clip)
+        return torch.where(x.isnan(), 0.0, scaled)  # runtimes differ in how they clip NaN
+
+
+class RankScale(Scale):
+    """x -> Φ⁻¹(F(x)), centred, per feature; F its distribution in the training part.
+
+    Features of any shape become about normal: skew and recording errors lose their weight. F is
+    kept at 65 values of each feature, by mid-ranks, and linear between them.
+    """
+
+    values: Tensor
+    scores: Tensor
+
+    def __init__(self, n_features: int) -> None:
+        """Everything is 0 until ``fit``."""
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(n_features))
+        places = torch.arange(_KNOTS) / (_KNOTS - 1)
+        self.register_buffer("values", places.expand(n_features, _KNOTS).clone())
+        self.register_buffer("scores", torch.zeros(n_features, _KNOTS))
+
+    @torch.no_grad()
+    def fit(self, x: Tensor, mask: Tensor | None = None, least: Tensor | None = None) -> None:
+        """Mid-ranks of what is known; a feature that does not vary becomes 0.
+
+        Values that differ by rounding only, 1e-6 of the feature's size or ``least``, have one rank:
+        ranks would blow rounding up to the size of what is told. A feature whose range is below
+        ``least`` does not vary.
+        """
+        rows = _rows(x, mask)
+        for j in range(rows.shape[1] if len(rows) else 0):
+            alike = 0.0 if least is None else float(least[j])
+            column = _without_rounding(rows[:, j][~rows[:, j].isnan()].double(), alike)
+            value, count = torch.unique(column, return_counts=True)
+            if len(value) < 2:
+                self.mean[j] = value[0] if len(value) else 0.0
+                continue
+            rank = (count.cumsum(0) - count / 2) / count.sum()
+            score = torch.special.ndtri(rank.clamp(0.002, 0.998))
+            centre = (score * count).sum() / count.sum()
+            spread = ((score - centre).square() * count).sum().div(count.sum()).sqrt()
+            score = (score - centre) / spread
+            if len(value) > _KNOTS:
+                even = torch.linspace(float(rank[0]), float(rank[-1]), _KNOTS, dtype=rank.dtype)
+                at = torch.searchsorted(rank, even).clamp(max=len(value) - 1)
+                value, score = value[at], score[at]
+            missing = _KNOTS - len(value)
+            # Fewer values than knots: the last one is repeated, beyond which all is constant.
+            self.values[j] = torch.cat([value, value[-1:].expand(missing)])
+            self.scores[j] = torch.cat([score, score[-1:].expand(missing)])
+            self.mean[j] = _root(value, score)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., d) -> (..., d)."""
+        known = ~x.isnan()
+        flat = torch.where(known, x, 0.0).reshape(-1, x.shape[-1]).T.contiguous()  # (d, N)
+        right = _count_below(self.values, flat).clamp(1, _KNOTS - 1)
+        low, high = self.values.gather(1, right - 1), self.values.gather(1, right)
+        below, above = self.scores.gather(1, right - 1), self.scores.gather(1, right)
+        gap = high - low
+        share = ((flat - low) / torch.where(gap > 0, gap, 1.0)).clamp(0, 1)
+        between = (below + share * (above - below)).T.reshape(x.shape)
+        return torch.where(known, between, 0.0)
+
+
+class Unscaled(Scale):
+    """x -> x; what is not known is 0. To see what scaling is worth."""
+
+    def __init__(self, n_features: int) -> None:
+        """Nothing is learned."""
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(n_features))
+
+    def fit(self, x: Tensor, mask: Tensor | None = None, least: Tensor | None = None) -> None:
+        """Takes no statistics."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., d) -> (..., d)."""
+        return x.nan_to_num(0.0)
+
+
+def _count_below(knots: Tensor, x: Tensor) -> Tensor:
+    """How many of each row's ``knots (d, K)``, which do not decrease, are below ``x (d, N)``."""
+    if not torch.compiler.is_exporting():
+        return torch.searchsorted(knots, x)
+    # ONNX has no search: go as far as one may go and still be below.
+    count = knots.shape[1]
+    below = torch.zeros_like(x, dtype=torch.int64)
+    for power in reversed(range(count.bit_length())):
+        further = below + 2**power
+        there = knots.gather(1, further.clamp(max=count) - 1)
+        below = torch.where((further <= count) & (there < x), further, below)
+    return below
+
+
+def _without_rounding(column: Tensor, least: float) -> Tensor:
+    """``(N,)`` with values moved to a grid of 1e-6 of their size or of ``least``, or to their mean
+    if their range is less.
+
+    The size is what a tenth of them surpasses, so that outliers do not hide all else.
+    """
+    if len(column) == 0:
+        return column
+    sizes = column.abs()
+    if column.max() - column.min() <= max(_ROUNDING * float(sizes.max()), least):
+        return column.mean().expand(len(column))
+    size = sizes.sort().values[int(0.9 * (len(sizes) - 1))]
+    step = max(_ROUNDING * float(size if size > 0 else sizes.max()), least)
+    return (column / step).round() * step
+
+
+def _root(value: Tensor, score: Tensor) -> Tensor:
+    """Where the score is 0: scores increase from below to above it."""
+    right = int(torch.searchsorted(score, torch.zeros((), dtype=score.dtype)))
+    right = min(max(right, 1), len(score) - 1)
+    low, high = score[right - 1], score[right]
+    return value[right - 1] - low / (high - low) * (value[right] - value[right - 1])
+
+
+def _rows(x: Tensor, mask: Tensor | None) -> Tensor:
+    return x.reshape(math.prod(x.shape[:-1]), x.shape[-1]) if mask is None else x[mask]
+
+
+def scale_of(kind: Literal["standard", "rank", "none"], n_features: int, clip: float) -> Scale:
+    """The scaling of that name."""
+    if kind == "none":
+        return Unscaled(n_features)
+    return RankScale(n_features) if kind == "rank" else Standardize(n_features, clip)
+
+
+# The Rough Transformer.
 
 _NARROW = 4  # contexts that a series is long from which on only the band is looked at
 
@@ -566,3 +758,88 @@ class TokenTransformer(nn.Module):
         self.head.fit_prior(frequency)
         if self.wide is not None:
             self.wide.out.bias.copy_(prior_logits(frequency))
+
+
+# Rates from the spectra of windows, by a network that commutes with tempo.
+
+
+class TempoConfig(OutputConfig):
+    """Shape of a TempoFormer; its output is a histogram over the logarithm of the rate."""
+
+    n_channels: int = Field(ge=1, description="Channels of a spectrum.")
+    n_spectra: int = Field(ge=1, description="Spectra of a series: K.")
+    n_frequencies: int = Field(ge=2, description="Frequencies of a spectrum: J.")
+    harmonics: int = Field(4, ge=1, description="Multiples of a rate that are looked at.")
+    width: int = Field(24, ge=1, description="Channels of the convolutions.")
+    n_layers: int = Field(3, ge=1, description="Convolutions over the axis.")
+    kernel: int = Field(5, ge=1, description="Places of the axis that one of them sees.")
+    dropout: float = Field(0.1, ge=0, lt=1)
+    channel_dropout: float = Field(0.15, ge=0, lt=1, description="Chance to hide a channel.")
+    window_dropout: float = Field(0.1, ge=0, lt=1, description="Chance to hide a window.")
+
+
+class TempoFormer(nn.Module):
+    """``spectra (B, K, C, J)`` -> logits over rates ``(B, 1, R)``.
+
+    For each window, the spectrum at r, 2r, 3r, ... is stacked for every rate r of the axis, and a
+    small convolution over the axis turns it into evidence e_k(r). Attention over the windows,
+    a_k = softmax of a score of each window, weighs clean windows against disturbed ones:
+
+        logit(r) = c √K Σ_k a_k e_k(r).
+
+    All places of the axis are treated alike, so a series played faster has its answer moved by as
+    much as its spectrum.
+    """
+
+    def __init__(self, config: TempoConfig) -> None:
+        """Weights are drawn from torch's current random state."""
+        super().__init__()
+        self.config = config
+        step = config.bin_step
+        self.offsets = [round(math.log(h) / step) for h in range(1, config.harmonics + 1)]
+        width, kernel = config.width, config.kernel
+        layers: list[nn.Module] = []
+        n_in = config.n_channels * config.harmonics
+        for i in range(config.n_layers):
+            if i:
+                layers.append(nn.Dropout1d(config.dropout))
+            layers += [nn.Conv1d(n_in if i == 0 else width, width, kernel, padding="same")]
+            layers += [nn.GELU()]
+        self.convolve = nn.Sequential(*layers)
+        self.evidence = nn.Conv1d(width, 1, 1)
+        self.score = nn.Sequential(nn.Linear(2 * width, width), nn.GELU(), nn.Linear(width, 1))
+        self.place = nn.Parameter(torch.zeros(config.n_spectra))
+        self.sharpness = nn.Parameter(torch.ones(()))
+
+    def forward(self, spectra: Tensor, times: Tensor | None = None) -> Tensor:
+        """See the class; ``times`` are not needed."""
+        return self.attend(spectra)[0]
+
+    def attend(self, spectra: Tensor) -> tuple[Tensor, Tensor]:
+        """The logits ``(B, 1, R)`` and the attention over windows ``(B, K)``."""
+        config = self.config
+        batch, k, c, j = spectra.shape
+        # Neither gain nor the depth of the valleys of a spectrum matters.
+        x = spectra - spectra.mean(dim=-1, keepdim=True)
+        x = x / (x.std(dim=-1, keepdim=True, correction=0) + 0.3)
+        if self.training and config.channel_dropout:
+            shown = torch.rand(batch, 1, c, 1, device=x.device) >= config.channel_dropout
+            x = x * shown
+        x = x.reshape(batch * k, c, j)
+        rates = config.n_bins
+        x = F.pad(x, (0, max(self.offsets[-1] + rates - x.shape[-1], 0)))
+        stack = torch.cat([x[..., o : o + rates] for o in self.offsets], dim=1)
+        hidden = self.convolve(stack)  # (B K, width, R)
+        evidence = self.evidence(hidden).reshape(batch, k, rates)
+        summary = torch.cat([hidden.mean(dim=-1), hidden.amax(dim=-1)], dim=-1)
+        score = self.score(summary).reshape(batch, k) + self.place
+        if self.training and config.window_dropout:
+            hide = torch.rand(batch, k, device=x.device) < config.window_dropout
+            score = score.masked_fill(hide, -1e4)
+        weight = score.softmax(dim=1)
+        mixed = (weight.unsqueeze(-1) * evidence).sum(dim=1)
+        logits: Tensor = self.sharpness * math.sqrt(k) * mixed
+        return logits.unsqueeze(1), weight
+
+    def fit_scaling(self, inputs: dict[str, Tensor]) -> None:
+        """Spectra are scaled one by one: there is nothing to fit."""

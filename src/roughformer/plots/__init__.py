@@ -17,7 +17,6 @@ from roughformer.plots.series import (
     plot_explanation,
     plot_forecast,
     plot_series,
-    plot_tokens,
 )
 
 __all__ = [
@@ -33,7 +32,6 @@ __all__ = [
     "plot_horizon",
     "plot_regression",
     "plot_series",
-    "plot_tokens",
     "styled",
     "tidy",
 ]

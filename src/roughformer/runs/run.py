@@ -1,8 +1,7 @@
 """A run: its directory, and the settings of its estimator.
 
 The directory has config.toml, log.jsonl, state/ (to resume), model/ (the checkpoint), plots/,
-report.html, and last of all metrics.json: a run that has it is finished. A run that torchrun
-started also has launch.txt.
+report.html, and last of all metrics.json: a run that has it is finished.
 
 Settings come from a preset, a TOML file and assignments, checked by name and type. They are
 parameters under the names that ``set_params`` takes: ``depth``, ``tokens__clock``.
@@ -10,9 +9,7 @@ parameters under the names that ``set_params`` takes: ``depth``, ``tokens__clock
 
 import json
 import math
-import os
 import shutil
-import socket
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -29,26 +26,11 @@ from roughformer.util.groups import Group
 
 _PARTS = (
     "metrics.json", "report.html", "model", "state", "log.jsonl", "log.tmp", "plots", "config.toml",
-    "tensorboard", "launch.txt",
+    "tensorboard",
 )  # fmt: skip
 _REPLACED = ".replaced"  # where an earlier run waits until the one in its place has begun
 _LOCK = "run.lock"  # held by the process that trains there
 _MEMBER = "member-"  # a directory for each of several models that answer as one
-
-
-def _launch() -> str | None:
-    """What tells one start of torchrun from another; its processes started anew have the same."""
-    name = os.environ.get("TORCHELASTIC_RUN_ID")
-    return None if name is None else f"{name} on {socket.gethostname()}, process {os.getppid()}"
-
-
-def is_restart(out: Path) -> bool:
-    """Whether the launcher of this process began the run before: it starts processes again, with
-    the same command, when one was lost.
-    """
-    with suppress(OSError):
-        return (out / "launch.txt").read_text() == _launch()
-    return False
 
 
 @contextmanager
@@ -71,9 +53,6 @@ def started_run(
     if made:
         _hold(out, held)
     before = {path.name for path in out.iterdir()}
-    launch = _launch()
-    if launch is not None:
-        write_file(out / "launch.txt", launch.encode())
     try:
         yield
     except BaseException as error:

@@ -17,7 +17,6 @@ from roughformer.runs.data import Columns, SeriesData, read_data, say
 from roughformer.runs.evaluation import figures_of, predictions, scores_of
 from roughformer.runs.run import (
     choose_task,
-    is_restart,
     read_config,
     settings_of,
     started_run,
@@ -25,7 +24,7 @@ from roughformer.runs.run import (
     write_json,
 )
 from roughformer.store import StoredSeries
-from roughformer.train import better, current_process_group
+from roughformer.train import better
 from roughformer.util.atomic import write_file
 
 _OF_RUN = ("target", "group", "task", "preset", "model")  # keys of [data] that are no columns
@@ -129,7 +128,7 @@ def _read_noted(
     request: TrainingRequest, path: Path, columns: Columns, target: str, group: str | None = None
 ) -> SeriesData:
     data = read_data(path, columns, target=target, group=group, labels=request.labels, lazily=True)
-    for note in data.notes if current_process_group().first else ():
+    for note in data.notes:
         say(f"note: {note}")
     if len(data.batch) == 0:
         raise InputError(f"{path} holds no series")
@@ -144,15 +143,8 @@ Shown = tuple[str, dict[str, Array], Array]  # title, predictions, targets
 
 
 def run_training(request: TrainingRequest) -> dict[str, Any]:
-    """Train as asked and return what ``metrics.json`` holds.
-
-    Of several processes that a launcher started, the first one writes and prints; the others
-    return nothing.
-    """
+    """Train as asked and return what ``metrics.json`` holds."""
     started = time.perf_counter()
-    processes = current_process_group()
-    resume = processes.once(lambda: request.resume or is_restart(request.out))
-    request = replace(request, resume=resume, quiet=request.quiet or not processes.first)
     loaded = read_request(request)
     data, held = loaded.data, loaded.held
     cls: Any = estimator_class(loaded.task, loaded.model)
@@ -172,26 +164,17 @@ def run_training(request: TrainingRequest) -> dict[str, Any]:
         "verbose": 0 if request.quiet else 1,
     }
     estimator = cls.from_settings(settings | running)
-
-    def begin(until_trained: ExitStack, whole: ExitStack) -> None:
-        # The directory is this run's alone for the whole of it; what is left of one that fails
-        # before it is trained is removed.
-        until_trained.enter_context(
-            started_run(request.out, resume=resume, force=request.force, held=whole)
-        )
-        _keep_config(request, text)
-
+    # The directory is this run's alone for the whole of it; what is left of one that fails before
+    # it is trained is removed.
     with ExitStack() as whole:
-        with ExitStack() as until_trained:
-            processes.once(lambda: begin(until_trained, whole))
+        with started_run(request.out, resume=request.resume, force=request.force, held=whole):
+            _keep_config(request, text)
             estimator.fit(
                 data.batch,
                 loaded.target,
                 groups=data.groups,
                 validation_data=None if held is None else (held.batch, held.target),
             )
-        if not processes.first:
-            return {}
         estimator.predictor_.metadata["data"] = loaded.about
         estimator.save(request.out / "model")
         index = estimator.validation_index_

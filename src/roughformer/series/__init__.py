@@ -14,7 +14,7 @@ from roughformer.series._arrays import (
     refuse_tables,
     to_seconds,
 )
-from roughformer.series._combine import check_fraction, keep_mask, series_keys
+from roughformer.series._fields import check_fraction, keep_mask, series_keys
 from roughformer.series._table import (
     Read,
     column_numbers,

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from roughformer.errors import InputError
-from roughformer.series import _arrays, _combine, _parquet, _table
+from roughformer.series import _arrays, _fields, _table
 from roughformer.series._arrays import (
     Extras,
     FloatTimes,
@@ -29,7 +29,7 @@ from roughformer.series._arrays import (
     parts_of_block,
     to_seconds,
 )
-from roughformer.series._combine import keep_mask
+from roughformer.series._fields import keep_mask
 
 
 class SeriesBatch:
@@ -262,7 +262,7 @@ class SeriesBatch:
 
     def __repr__(self) -> str:
         """Sizes, dtype and what is there, in one line."""
-        return _combine.describe(self._fields(), self.missing)
+        return _fields.describe(self._fields(), self.missing)
 
     def _repr_html_(self) -> str:
         """Sizes, and a row for each of the first channels."""
@@ -301,7 +301,7 @@ class SeriesBatch:
             ignored = ["grid", "missing"]
         else:
             ignored = ["times", "missing"] if len(self) else ["times", "grid", "missing"]
-        return _combine.same(ours, theirs, ignored)
+        return _fields.same(ours, theirs, ignored)
 
     # Ways in
 
@@ -518,7 +518,7 @@ class SeriesBatch:
 
         A number or a slice of step 1 shares memory with this batch.
         """
-        return self._trusted(**_combine.take(self._fields(), which))
+        return self._trusted(**_fields.take(self._fields(), which))
 
     def series(self, i: int) -> tuple[FloatTimes, Values]:
         """Return the times and values of one series.
@@ -550,7 +550,7 @@ class SeriesBatch:
         SeriesBatch
             Its dates count from the earliest of the time origins.
         """
-        return cls._trusted(**_combine.concatenate([b._fields() for b in batches]))
+        return cls._trusted(**_fields.concatenate([b._fields() for b in batches]))
 
     def with_labels(self, labels: Any) -> Self:
         """Return the same batch with other labels; nothing else is copied.
@@ -632,7 +632,7 @@ class SeriesBatch:
             if fraction is not None or seed is not None:
                 raise InputError("drop_points takes a fraction and a seed, or a mask, not both")
             keep = _arrays.check_mask(mask, self._offsets, self._ids)
-        return self._trusted(**_combine.compact(self._fields() | {"times": self.times}, keep))
+        return self._trusted(**_fields.compact(self._fields() | {"times": self.times}, keep))
 
     # Missing values
 
@@ -688,7 +688,7 @@ class SeriesBatch:
         path : path-like
             File to write or replace.
         """
-        _parquet.write(path, self._fields(), self._times_of)
+        _fields.write_parquet(path, self._fields(), self._times_of)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -703,5 +703,5 @@ class SeriesBatch:
         -------
         SeriesBatch
         """
-        parts, extras = _parquet.read(path)
+        parts, extras = _fields.read_parquet(path)
         return cls._from_parts(parts, extras)

@@ -2,8 +2,8 @@
 
 json_bodies, tables             what clients send -> checked arrays, or an ``APIError``
 model, worker                   the model and the one thread that owns it
-streams, snapshotter            open streams, their alarms, and how they survive a restart
-service                         all of it behind asynchronous calls
+streams                         open streams and their alarms
+service                         all of it behind asynchronous calls, and snapshots for a restart
 routes, websocket_session       HTTP and WebSocket
 middleware, app, server         token, limits and errors; pages; uvicorn and the graceful stop
 handover                        connections of streams move to the process that keeps them
@@ -17,19 +17,3 @@ from roughformer.serve.demo import demo_model
 from roughformer.serve.model import ServedForecaster, ServedModel, load_served
 from roughformer.serve.server import Server, listen, run, run_workers
 from roughformer.serve.service import Service
-
-__all__ = [
-    "Limits",
-    "Options",
-    "ServedForecaster",
-    "ServedModel",
-    "Server",
-    "Service",
-    "StreamOptions",
-    "create_app",
-    "demo_model",
-    "listen",
-    "load_served",
-    "run",
-    "run_workers",
-]

@@ -2,23 +2,23 @@
 
 import contextlib
 from collections.abc import AsyncIterator
+from dataclasses import asdict
 from importlib.metadata import version
 from importlib.resources import files
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, FastAPI, Request, Response
+import numpy as np
+from fastapi import APIRouter, FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from roughformer.errors import CapacityError, InputError
-from roughformer.serve.demo import demo_routes
+from roughformer.serve.demo import Samples, load_recording, recordings
 from roughformer.serve.errors import APIError
 from roughformer.serve.middleware import Middleware
 from roughformer.serve.routes import SCHEMAS, json_response, routes
 from roughformer.serve.service import Service
 from roughformer.serve.websocket_session import websocket_routes
-
-__all__ = ["create_app"]
 
 _ABOUT = (
     "Predictions of a trained model for whole series and for live streams. WebSockets: "
@@ -30,6 +30,8 @@ _MEDIA_TYPES = {
     ".css": "text/css; charset=utf-8",
     ".svg": "image/svg+xml",
 }
+_TRUTH = {"name": "heart rate", "unit": "beats/min"}  # of the demo's recordings
+_MAX_SECONDS = 120.0  # of a recording, in one request
 _POLICY = (  # scripts, styles and requests: of this host only
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -66,7 +68,7 @@ def create_app(service: Service) -> FastAPI:
         return schema
 
     app.openapi = openapi  # type: ignore[method-assign]
-    for router in (routes(), websocket_routes(), demo_routes(), _page_routes()):
+    for router in (routes(), websocket_routes(), _demo_routes(), _page_routes()):
         app.include_router(router)
 
     async def handle(request: Request, error: Any) -> Response:
@@ -126,3 +128,49 @@ def _page_routes() -> APIRouter:
         return page("docs.html")
 
     return router
+
+
+def _demo_routes() -> APIRouter:
+    """``/v1/demo`` and ``/v1/demo/{name}``."""
+    router = APIRouter(tags=["page"])
+
+    @router.get("/v1/demo", summary="Recordings that the page can play")
+    def listed() -> Response:
+        entries = [asdict(recording) | {"truth": _TRUTH} for recording in recordings().values()]
+        return json_response({"recordings": entries})
+
+    @router.get("/v1/demo/{name}", summary="Observations of one of them")
+    def part(
+        name: str,
+        start: Annotated[float, Query(alias="from", ge=0, allow_inf_nan=False)] = 0.0,
+        end: Annotated[float | None, Query(alias="to", ge=0, allow_inf_nan=False)] = None,
+    ) -> Response:
+        known = recordings()
+        if name not in known:
+            raise APIError(404, f"there is no recording {name!r}; there are {', '.join(known)}")
+        end = start + _MAX_SECONDS if end is None else end
+        if not start <= end <= start + _MAX_SECONDS:
+            raise APIError(
+                400,
+                f"from <= to <= from + {_MAX_SECONDS:g} seconds must hold, got from={start:g} and "
+                f"to={end:g}",
+            )
+        return json_response(_part(load_recording(name), start, end))
+
+    return router
+
+
+def _part(samples: Samples, start: float, end: float) -> dict[str, Any]:
+    """Observations at ``start <= t < end``; the last part has the last one too."""
+    if end >= samples.times[-1]:
+        end = np.inf
+    rows = slice(*np.searchsorted(samples.times, [start, end]).tolist())
+    seconds = slice(*np.searchsorted(samples.truth_times, [start, end]).tolist())
+    return {
+        "times": samples.times[rows],
+        "values": np.round(samples.values[rows], 4),
+        "truth": {
+            "times": samples.truth_times[seconds],
+            "values": np.round(samples.truth[seconds], 2),
+        },
+    }

@@ -10,8 +10,6 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from roughformer.serve.json_bodies import Observations, encode
 
-__all__ = ["Broadcaster", "SendQueue"]
-
 _PATIENCE = 5.0  # seconds that a reader who was too slow has to take what is on its way
 _MAX_SHOWN = 20_000  # observations of one push; of more only the last are shown
 

@@ -9,8 +9,6 @@ from roughformer.errors import InputError
 from roughformer.inference import Alarm
 from roughformer.util.checks import real_number, whole_number
 
-__all__ = ["Limits", "Options", "StreamOptions"]
-
 
 @dataclass(frozen=True)
 class Limits:

@@ -1,35 +1,19 @@
-"""The demo: its model, recordings for the page to play, and their routes."""
+"""The demo: its model, and recordings for the page to play."""
 
 import os
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
-from fastapi import APIRouter, Query, Response
 
 from roughformer.errors import CheckpointError, InputError
 from roughformer.estimators import RateRegressor
-from roughformer.io import read_wfdb
-from roughformer.serve.errors import APIError
 from roughformer.serve.pulse import CHANNELS, Disturbance, make_pulse, pulse_signal
-from roughformer.serve.routes import json_response
 from roughformer.train import TrainConfig
 from roughformer.util.checkpoint import load_checkpoint
-
-__all__ = [
-    "DEMO_ALARM",
-    "DEMO_EVERY",
-    "DEMO_SPAN",
-    "demo_model",
-    "demo_routes",
-    "load_recording",
-    "recordings",
-    "train_demo_model",
-]
 
 DEMO_SPAN = 32.0  # seconds that the model looks back
 DEMO_EVERY = 1.0  # seconds between its predictions
@@ -40,11 +24,7 @@ _RECIPE = 2  # a model in the cache of another number is of an older recipe
 
 Floats = npt.NDArray[np.float64]
 _RATE = 125.0  # samples per second
-_BIDMC_SECONDS = 480.0
-_BIDMC_TEST = (5, 7, 9, 14, 19, 21, 23, 26, 28, 30, 32, 33, 40, 41, 49, 53)  # the archive's
 _SEED = 7_000_000  # persons that no training of the demo's model has seen
-_TRUTH = {"name": "heart rate", "unit": "beats/min"}
-_MAX_SECONDS = 120.0  # of a recording, in one request
 
 
 # The model
@@ -106,7 +86,7 @@ def train_demo_model(
     return model
 
 
-# Recordings: synthetic ones, and BIDMC's where it is installed
+# Recordings, all of them synthetic
 
 
 @dataclass(frozen=True)
@@ -189,41 +169,15 @@ _SCENARIOS = (
 
 
 def recordings() -> dict[str, Recording]:
-    """All that can be played here, by name; BIDMC's test recordings if they are on this machine."""
-    listed = [scenario.recording for scenario in _SCENARIOS]
-    listed += [
-        Recording(
-            f"bidmc{number:02d}",
-            f"BIDMC {number:02d} (a test recording)",
-            "An intensive-care patient; the truth is the bedside monitor's.",
-            _BIDMC_SECONDS,
-        )
-        for number in _BIDMC_TEST
-        if _bidmc(number).with_suffix(".dat").is_file()
-    ]
-    return {recording.name: recording for recording in listed}
-
-
-def _bidmc(number: int) -> Path:
-    """The WFDB record in ROUGHFORMER_DATA, without a suffix; it need not exist."""
-    return Path(os.environ.get("ROUGHFORMER_DATA", ""), "bidmc", f"bidmc{number:02d}")
+    """All that can be played, by name."""
+    return {scenario.recording.name: scenario.recording for scenario in _SCENARIOS}
 
 
 @lru_cache(maxsize=8)
 def load_recording(name: str) -> Samples:
     """The observations of a recording that ``recordings`` names."""
-    for number, scenario in enumerate(_SCENARIOS):
-        if scenario.recording.name == name:
-            return _simulate(scenario, _SEED + number)
-    number = int(name.removeprefix("bidmc"))
-    record = _bidmc(number)
-    times, values = read_wfdb(record, channels=["PLETH", "II"]).series(0)
-    numerics = read_wfdb(record.with_name(f"{name}n"), channels=["HR"]).values[:, 0]
-    if number == 23:  # its numerics start a second before its waveforms
-        numerics = numerics[1:]
-    rate = np.rint(numerics[: int(times[-1])])  # whole numbers, blurred by WFDB's scaling
-    seconds = np.arange(1, len(rate) + 1, dtype=np.float64)
-    return Samples(times, values.astype(np.float32), seconds, rate)
+    number = list(recordings()).index(name)
+    return _simulate(_SCENARIOS[number], _SEED + number)
 
 
 def _simulate(scenario: _Scenario, seed: int) -> Samples:
@@ -237,52 +191,3 @@ def _simulate(scenario: _Scenario, seed: int) -> Samples:
     at = np.searchsorted(times, ends, side="right")
     begin = np.searchsorted(times, ends - 1, side="right")
     return Samples(times, values, ends, (before[at] - before[begin]) / (at - begin))
-
-
-# Routes
-
-
-def demo_routes() -> APIRouter:
-    """``/v1/demo`` and ``/v1/demo/{name}``."""
-    router = APIRouter(tags=["page"])
-
-    @router.get("/v1/demo", summary="Recordings that the page can play")
-    def listed() -> Response:
-        entries = [asdict(recording) | {"truth": _TRUTH} for recording in recordings().values()]
-        return json_response({"recordings": entries})
-
-    @router.get("/v1/demo/{name}", summary="Observations of one of them")
-    def part(
-        name: str,
-        start: Annotated[float, Query(alias="from", ge=0, allow_inf_nan=False)] = 0.0,
-        end: Annotated[float | None, Query(alias="to", ge=0, allow_inf_nan=False)] = None,
-    ) -> Response:
-        known = recordings()
-        if name not in known:
-            raise APIError(404, f"there is no recording {name!r}; there are {', '.join(known)}")
-        end = start + _MAX_SECONDS if end is None else end
-        if not start <= end <= start + _MAX_SECONDS:
-            raise APIError(
-                400,
-                f"from <= to <= from + {_MAX_SECONDS:g} seconds must hold, got from={start:g} and "
-                f"to={end:g}",
-            )
-        return json_response(_part(load_recording(name), start, end))
-
-    return router
-
-
-def _part(samples: Samples, start: float, end: float) -> dict[str, Any]:
-    """Observations at ``start <= t < end``; the last part has the last one too."""
-    if end >= samples.times[-1]:
-        end = np.inf
-    rows = slice(*np.searchsorted(samples.times, [start, end]).tolist())
-    seconds = slice(*np.searchsorted(samples.truth_times, [start, end]).tolist())
-    return {
-        "times": samples.times[rows],
-        "values": np.round(samples.values[rows], 4),
-        "truth": {
-            "times": samples.truth_times[seconds],
-            "values": np.round(samples.truth[seconds], 2),
-        },
-    }

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-__all__ = ["APIError", "Position", "invalid"]
-
 Position = dict[str, Any]  # where in the request: {"series": 3, "row": 17}
 
 

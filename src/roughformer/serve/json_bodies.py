@@ -14,30 +14,6 @@ from roughformer.series import SeriesBatch
 from roughformer.serve.config import Limits
 from roughformer.serve.errors import APIError, Position, invalid
 
-__all__ = [
-    "MAX_ID_LENGTH",
-    "MAX_VALUE",
-    "Advance",
-    "Close",
-    "ExplainBody",
-    "ForecastBody",
-    "Message",
-    "Observations",
-    "Open",
-    "OpenBody",
-    "Predict",
-    "Push",
-    "PushBody",
-    "SeriesBody",
-    "State",
-    "check_times",
-    "decode",
-    "encode",
-    "observations_of",
-    "series_of",
-    "static_of",
-]
-
 T = TypeVar("T")
 Floats = npt.NDArray[np.float64]
 MAX_ID_LENGTH = 256  # characters
@@ -174,9 +150,9 @@ def decode(decoder: msgspec.json.Decoder[T], data: bytes | str) -> T:
         for name, word in _WORDS.items():
             what = re.sub(rf"\b{name}\b", word, what)
         position = {
-            name: int(found[1])
+            name: int(match[1])
             for name, keys in (("series", "series"), ("row", "times|values|at|ahead"))
-            if (found := re.search(rf"\.(?:{keys})\[(\d+)\]", path))
+            if (match := re.search(rf"\.(?:{keys})\[(\d+)\]", path))
         }
         where = f" at {path.strip('.`')}" if path else ""
         raise invalid(f"{what[:1].lower()}{what[1:]}{where}", position) from None

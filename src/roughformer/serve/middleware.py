@@ -18,8 +18,6 @@ from roughformer.serve.json_bodies import encode
 from roughformer.serve.service import Service
 from roughformer.serve.worker import client_of_task
 
-__all__ = ["Middleware", "is_loopback"]
-
 access_log = logging.getLogger("roughformer.serve.access")
 _HEALTH = ("/healthz", "/readyz")
 _PUBLIC = (*_HEALTH, "/", "/series", "/ward", "/docs", "/openapi.json")  # nothing of them is secret

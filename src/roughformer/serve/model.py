@@ -15,11 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from roughformer.errors import InputError
+from roughformer.explain import explain
 from roughformer.inference import (
     ClassTargets,
     ForecastPredictor,
     Predictor,
-    explain,
     n_observed,
 )
 from roughformer.series import SeriesBatch, UnobservedWarning
@@ -33,8 +33,6 @@ from roughformer.stream import (
 )
 from roughformer.tokens import Tokenizer
 from roughformer.util.checkpoint import load_checkpoint
-
-__all__ = ["Explainer", "ForecastQuery", "ServedForecaster", "ServedModel", "load_served"]
 
 _MAX_PADDED_TOKENS = 65_536  # of series that are predicted together
 _MAX_EXPLANATIONS = 2  # in progress or waiting; the page asks again anyway

@@ -8,8 +8,6 @@ import numpy.typing as npt
 from roughformer.errors import InputError
 from roughformer.series import SeriesBatch
 
-__all__ = ["Disturbance", "make_pulse", "pulse_signal"]
-
 Floats = npt.NDArray[np.float64]
 CHANNELS = ("PPG", "ECG")
 _RATE = 125.0  # samples per second
@@ -87,8 +85,8 @@ def pulse_signal(
 def _bumps(phase: Floats, width: Floats, height: float) -> Floats:
     """A bell at every whole number of ``phase (L,)``, ``width (L,)`` wide in units of it."""
     distance = phase - np.rint(phase)
-    found: Floats = height * np.exp(-0.5 * (distance / width) ** 2)
-    return found
+    bells: Floats = height * np.exp(-0.5 * (distance / width) ** 2)
+    return bells
 
 
 def _disturb(values: Floats, t: Floats, event: Disturbance, rng: np.random.Generator) -> None:

@@ -1,10 +1,12 @@
 """The open streams: names, alarms, and operations on them. Only the worker's thread calls them."""
 
+import hashlib
+import json
 import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -14,15 +16,33 @@ from roughformer.inference import Alarm, AlarmState
 from roughformer.serve.config import Limits, StreamOptions
 from roughformer.serve.errors import APIError, invalid
 from roughformer.serve.json_bodies import Observations
-from roughformer.serve.model import ServedForecaster, ServedModel
-from roughformer.serve.snapshotter import pack, unpack
 from roughformer.stream import Events
-
-__all__ = ["AlarmTracker", "PushResult", "Streams"]
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 _INITIAL_SLOTS = 64
+
+
+class StreamableModel(Protocol):
+    """What streams need of the model that is served."""
+
+    predictor: Any
+    channels: tuple[str, ...]
+    static_names: tuple[str, ...]
+
+    @property
+    def classes(self) -> list[Any] | None:
+        """Classes; None of a regression or a forecaster."""
+
+    @property
+    def targets(self) -> list[str]:
+        """Names of the numbers that alarms may watch."""
+
+    def stream_options(self, options: StreamOptions) -> StreamOptions:
+        """The options of its streams."""
+
+    def stream_batch(self, n: int, options: StreamOptions) -> Any:
+        """``n`` new streams."""
 
 
 class WindowRule(NamedTuple):
@@ -69,9 +89,7 @@ class PushResult:
 class Streams:
     """Names -> slots of one batch of streams, which is replaced by a larger one when it is full."""
 
-    def __init__(
-        self, model: ServedModel | ServedForecaster, limits: Limits, options: StreamOptions
-    ) -> None:
+    def __init__(self, model: StreamableModel, limits: Limits, options: StreamOptions) -> None:
         """Open no stream yet."""
         options = model.stream_options(options)
         self.model, self.limits, self.options = model, limits, options
@@ -84,7 +102,7 @@ class Streams:
             span = math.inf if options.span is None else options.span
             self.rule = WindowRule(options.every, span=span)
         else:
-            assert isinstance(model, ServedModel)  # streams of forecasters always have ``every``
+            # Windows of an RFormer: streams of forecasters always have ``every``.
             rule = model.predictor.encoder.config.rule
             duration = rule.amount if rule.rule == "duration" else None
             self.rule = WindowRule(duration, rule.amount)
@@ -358,6 +376,41 @@ class Streams:
         self.alarms.load(entry.slot, snapshot.alarms)
         entry.changed = True
         return self.state(name)
+
+
+# Snapshots: a line ``roughformer stream 1 SHA-256``, a line of JSON (name, states of the alarms),
+# then the bytes of ``StreamBatch.snapshot``.
+
+_MAGIC = b"roughformer stream 1 "
+
+
+class Snapshot(NamedTuple):
+    """The stream's name, the states of its alarms, its blob."""
+
+    name: str
+    alarms: list[dict[str, Any]]
+    blob: bytes
+
+
+def pack(name: str, alarms: list[dict[str, Any]], blob: bytes) -> bytes:
+    """Encode a snapshot."""
+    rest = json.dumps({"name": name, "alarms": alarms}).encode() + b"\n" + blob
+    return _MAGIC + hashlib.sha256(rest).hexdigest().encode() + b"\n" + rest
+
+
+def unpack(data: bytes) -> Snapshot:
+    """Decode what ``pack`` made; ``APIError`` if it is anything else."""
+    head, _, rest = data.partition(b"\n")
+    if not head.startswith(_MAGIC):
+        raise APIError(400, "this is not a snapshot of a stream")
+    if head[len(_MAGIC) :] != hashlib.sha256(rest).hexdigest().encode():
+        raise APIError(400, "the snapshot is damaged: its checksum does not match")
+    line, _, blob = rest.partition(b"\n")
+    try:
+        about = json.loads(line)
+        return Snapshot(str(about["name"]), [dict(state) for state in about["alarms"]], blob)
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise APIError(400, "this is not a snapshot of a stream") from error
 
 
 def _api_error(error: InputError | CapacityError) -> APIError:

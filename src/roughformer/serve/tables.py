@@ -25,17 +25,6 @@ from roughformer.serve.config import Limits
 from roughformer.serve.errors import APIError, invalid
 from roughformer.serve.json_bodies import MAX_ID_LENGTH, MAX_VALUE, Observations
 
-__all__ = [
-    "ARROW",
-    "PARQUET",
-    "observations_of_table",
-    "read_arrow",
-    "read_file",
-    "read_parquet",
-    "series_of_table",
-    "unpacked_size",
-]
-
 ARROW = "application/vnd.apache.arrow.stream"
 PARQUET = "application/vnd.apache.parquet"
 _MAX_ENTRY = 4 * MAX_ID_LENGTH + 8  # bytes of an entry of a column of such a file

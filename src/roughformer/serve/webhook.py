@@ -12,8 +12,6 @@ from typing import Any
 from roughformer.serve.json_bodies import encode
 from roughformer.serve.metrics import Metrics
 
-__all__ = ["Webhook"]
-
 log = logging.getLogger("roughformer.serve")
 _MAX_WAITING = 1000  # messages; beyond it new ones are dropped, and counted
 _TRIES = 5

@@ -32,8 +32,6 @@ from roughformer.serve.service import Service, check_name
 from roughformer.serve.streams import PushResult, Streams
 from roughformer.serve.tables import observations_of_table, read_arrow
 
-__all__ = ["PROTOCOL", "websocket_routes"]
-
 PROTOCOL = "roughformer"  # beside it a browser may offer "bearer.TOKEN"
 _ONE: Any = Decoder(Push | Advance | Predict | State)
 _MANY: Any = Decoder(Push | Advance | Predict | State | Open | Close)

@@ -354,10 +354,10 @@ def place_knots(times: Tensor, edges: Tensor, delays: tuple[float, ...] = ()) ->
     sorted_, order = _merged(sorted_, edges)
     size, n_cuts = sorted_.shape[1], edges.shape[1]
     column = torch.arange(size, device=order.device).unsqueeze(0).expand(order.shape)
-    where = torch.zeros_like(order).scatter(1, order, column)
+    rank = torch.zeros_like(order).scatter(1, order, column)
     is_cut = (order >= size - n_cuts).to(torch.int64)
     window = (is_cut.cumsum(dim=1) - 1).clamp(min=0)[:, :-1]
-    at = where[:, size - n_cuts :]
+    at = rank[:, size - n_cuts :]
     return Knots(sorted_, at, at.gather(1, window), window)
 
 

@@ -34,7 +34,7 @@ def _check_number(cuts: float, what: str) -> None:
         )
 
 
-def _as_cuts(raw: Any, where: str) -> npt.NDArray[Any]:
+def _as_cuts(raw: Any, what: str) -> npt.NDArray[Any]:
     """Cut times as float64 or, for dates, datetime64[ns]; checked."""
     cuts = np.asarray(raw)
     if cuts.dtype == object and cuts.size and all(isinstance(c, date) for c in cuts.flat):
@@ -44,12 +44,12 @@ def _as_cuts(raw: Any, where: str) -> npt.NDArray[Any]:
     if cuts.dtype.kind == "M":
         cuts = cuts.astype("datetime64[ns]")
         numbers = np.where(np.isnat(cuts), np.nan, (cuts - cuts[:1]) / np.timedelta64(1, "ns"))
-        _check_increasing(numbers, where)
+        _check_increasing(numbers, what)
         return cuts
     if cuts.size and cuts.dtype.kind not in "iuf":
-        raise InputError(f"{where} must be numbers or dates, got {cuts.dtype}")
+        raise InputError(f"{what} must be numbers or dates, got {cuts.dtype}")
     cuts = cuts.astype(np.float64)
-    _check_increasing(cuts, where)
+    _check_increasing(cuts, what)
     return cuts
 
 
@@ -65,19 +65,17 @@ def _in_seconds(cuts: npt.NDArray[Any], origin: np.datetime64 | None) -> Floats:
     return np.asarray((cuts - origin) / np.timedelta64(1, "ns")) / 1e9
 
 
-def _check_increasing(cuts: Floats, where: str) -> None:
+def _check_increasing(cuts: Floats, what: str) -> None:
     if cuts.ndim != 1 or len(cuts) == 0:
-        raise InputError(
-            f"{where} must be a 1-D array of at least one time, got shape {cuts.shape}"
-        )
+        raise InputError(f"{what} must be a 1-D array of at least one time, got shape {cuts.shape}")
     bad = np.flatnonzero(~np.isfinite(cuts))
     if len(bad):
-        raise InputError(f"{where} must be finite, got {cuts[bad[0]]} at position {bad[0]}")
+        raise InputError(f"{what} must be finite, got {cuts[bad[0]]} at position {bad[0]}")
     bad = np.flatnonzero(~(np.diff(cuts) > 0))
     if len(bad):
         i = int(bad[0])
         raise InputError(
-            f"{where} must be strictly increasing, got {cuts[i]} then {cuts[i + 1]} at positions "
+            f"{what} must be strictly increasing, got {cuts[i]} then {cuts[i + 1]} at positions "
             f"{i} and {i + 1}; sort them and remove duplicates (an empty window has no signature)"
         )
 

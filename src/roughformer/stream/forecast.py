@@ -440,8 +440,8 @@ class ForecastStreamBatch:
         rows = check_rows(slots, times, values, last, width, self._options["unordered"])
         made = []
         for slot, begin, end in zip(rows.slots, rows.offsets[:-1], rows.offsets[1:], strict=True):
-            found = self._stream(slot).push(rows.times[begin:end], rows.values[begin:end])
-            made += [(int(slot), forecast) for forecast in found]
+            forecasts = self._stream(slot).push(rows.times[begin:end], rows.values[begin:end])
+            made += [(int(slot), forecast) for forecast in forecasts]
         return self._events(made, rows.dropped)
 
     def advance(self, slots: Any, times: Any) -> Events:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from roughformer.tokens.cells import CellEncoder
-    from roughformer.tokens.config import SpectrumConfig, TokenConfig
     from roughformer.tokens.fitted import (
         StaticColumn,
         StaticEncoder,
@@ -29,17 +28,16 @@ if TYPE_CHECKING:
         stream_tokens,
     )
     from roughformer.tokens.tempo import TempoEncoder
-    from roughformer.tokens.tokenizer import Tokenizer, frequencies
+    from roughformer.tokens.tokenizer import SpectrumConfig, TokenConfig, Tokenizer, frequencies
 
 _NAMES = {
     "cells": "CellEncoder",
-    "config": "SpectrumConfig TokenConfig",
     "fitted": "StaticColumn StaticEncoder check_series encoded_static thinned",
     "intervals": "IntervalQuantiles",
     "padded": "PaddedTokens",
     "streams": "Piece State TokenStep WindowTokens per_stream stream_tokens",
     "tempo": "TempoEncoder",
-    "tokenizer": "Tokenizer frequencies",
+    "tokenizer": "SpectrumConfig TokenConfig Tokenizer frequencies",
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 

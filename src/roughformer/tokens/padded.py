@@ -344,8 +344,8 @@ def _from_last_window_on(placed: Placed) -> Tensor:
     return place >= placed.mask.to(torch.int64).sum(dim=1, keepdim=True)
 
 
-def _known(what: Tensor, where: Tensor) -> Tensor:
-    return torch.where(where, what, torch.nan)
+def _known(x: Tensor, known: Tensor) -> Tensor:
+    return torch.where(known, x, torch.nan)
 
 
 def _last(total: Tensor, size: int) -> Tensor:

@@ -153,7 +153,7 @@ class _Taking:
             count > 0, clean.gather(1, place.gather(1, count)), old["held"].unsqueeze(1)
         )
         begin = torch.where(fresh.unsqueeze(1), x[:, 0], old["held"])
-        where = torch.where(inside, since, now.unsqueeze(1))
+        until = torch.where(inside, since, now.unsqueeze(1))
         new |= {
             "start": start,
             "time": now,
@@ -163,7 +163,7 @@ class _Taking:
             "held": x[:, -1],
         }
         return Piece(
-            torch.cat([old["time"].unsqueeze(1), where, now.unsqueeze(1)], dim=1),
+            torch.cat([old["time"].unsqueeze(1), until, now.unsqueeze(1)], dim=1),
             torch.cat([begin.unsqueeze(1), x, x[:, -1:]], dim=1),
             torch.where(inside, since, 0.0),
             clean,

@@ -1,20 +1,20 @@
-"""Training of any model: configuration, batches of inputs, the loop, checkpoints, processes.
+"""Training of any model: configuration, batches of inputs, the loop, checkpoints.
 
 ``train`` is the loop of classifiers and regressors, ``train_forecaster`` that of forecasters; the
 splits and scores of a validation part are in ``validation``.
 """
 
-from roughformer.train.config import Callback, TrainConfig
 from roughformer.train.data import (
+    Callback,
     Inputs,
     LazySeries,
     Source,
+    TrainConfig,
     join,
     run_fingerprint,
     source_of,
     tensors,
 )
-from roughformer.train.distributed import ProcessGroup, ProcessLost, current_process_group
 from roughformer.train.forecaster import train_forecaster
 from roughformer.train.loop import TrainingData, check_device, processor_time, train
 from roughformer.train.validation import (

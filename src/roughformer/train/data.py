@@ -1,4 +1,4 @@
-"""What a model learns from: batches of inputs, made once or while training runs."""
+"""How a model is trained, and what it learns from: ``TrainConfig``, and batches of inputs."""
 
 import hashlib
 import threading
@@ -9,17 +9,145 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
-from functools import cached_property, partial
-from typing import Any, Protocol, Self, runtime_checkable
+from functools import cached_property
+from typing import Annotated, Any, ClassVar, Literal, Protocol, Self, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from pydantic import BeforeValidator, Field, model_validator
 from torch import Tensor
 
 from roughformer.errors import InputError
 from roughformer.series import SeriesBatch, UnobservedWarning
-from roughformer.train.config import TrainConfig
+from roughformer.util.groups import Group
+
+Callback = Callable[[dict[str, Any]], Any]
+
+
+def _as_range(rate: Any) -> Any:
+    """One number is the range from itself to itself."""
+    number = isinstance(rate, int | float | np.number) and not isinstance(rate, bool)
+    if not number and not isinstance(rate, tuple | list | np.ndarray):
+        raise ValueError(f"drop must be a number in [0, 1) or a range of two, got {rate!r}")
+    return (rate, rate) if number else rate
+
+
+def _as_callbacks(callbacks: Any) -> Any:
+    """One function is one callback."""
+    return (callbacks,) if callable(callbacks) else callbacks
+
+
+class TrainConfig(Group):
+    """Augmentation, optimiser, schedule and stopping. The defaults are the best recipe we know.
+
+    In an estimator, ``seed`` and ``device`` are set by its parameters ``random_state`` and
+    ``device``.
+    """
+
+    set_by: ClassVar[dict[str, str]] = {"seed": "random_state", "device": "device"}
+
+    drop: Annotated[tuple[float, float], BeforeValidator(_as_range)] = Field(
+        (0.0, 0.0),
+        description="Share of the points left out: a number, or a range that shares are drawn "
+        "from, anew for every few batches.",
+    )
+    jitter: float = Field(
+        0.0, ge=0, description="Noise on the values, in standard deviations of their channel."
+    )
+    channel_dropout: float = Field(
+        0.0, ge=0, lt=1, description="Chance that a channel of a series is not observed at all."
+    )
+    warp: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="Time runs faster by a factor between 1 - warp and 1 + warp; the target of "
+        "a RateRegressor is scaled along.",
+    )
+
+    draws: int = Field(
+        0,
+        ge=0,
+        description="0: everything is drawn anew in each epoch. n: n changed copies of the "
+        "training part are made once and used in turn, their drop rates evenly over the range.",
+    )
+    epochs: int = Field(60, ge=1, description="Maximum number of passes over the training part.")
+    batch_size: int = Field(32, ge=1, description="Series in a step.")
+    learning_rate: float = Field(2e-3, gt=0, description="Highest rate of the schedule.")
+    weight_decay: float = Field(0.01, ge=0, description="Of AdamW.")
+    schedule: Literal["onecycle", "cosine", "constant"] = Field(
+        "onecycle", description="onecycle: up over 30 % and down; cosine: up over 5 % and down."
+    )
+    clip_norm: float = Field(1.0, gt=0, description="Largest norm of the gradient.")
+    label_smoothing: float = Field(
+        0.0, ge=0, lt=1, description="Share of the label given to all classes alike."
+    )
+    metric: str = Field(
+        "auto",
+        description="Score of the validation part that chooses the best epoch. auto: log_loss, "
+        "rmse, or the loss of a model of rates.",
+    )
+    patience: int | None = Field(
+        20,
+        ge=1,
+        description="Stop after this many epochs without a better validation; None: never.",
+    )
+    n_estimators: int = Field(
+        1,
+        ge=1,
+        description="Number of models, each validated on another part, whose predictions are "
+        "averaged.",
+    )
+    max_seconds: float | None = Field(
+        None,
+        gt=0,
+        description="A budget of time: the schedule is compressed to it. What fits in depends on "
+        "the machine, so a run with a budget is not repeatable bit for bit.",
+    )
+    seed: int = Field(0, ge=0, lt=2**63)
+    precision: Literal["float32", "bfloat16"] = Field(
+        "float32", description="bfloat16 where the device is fast at it."
+    )
+    compile: bool = Field(False, description="torch.compile: slower on a CPU at usual sizes.")
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    resume: bool = Field(
+        False, exclude=True, description="Continue the interrupted run in run_dir."
+    )
+    save_seconds: float = Field(
+        60.0, ge=0, description="Seconds after which the state is saved inside an epoch."
+    )
+    calibrate: bool = Field(
+        True, description="Fit a temperature, or a factor on deviations, to the validation part."
+    )
+    num_workers: int = Field(
+        0, ge=0, description="Processes that read a feature store; 0: a thread does."
+    )
+    baselines: bool = Field(
+        True,
+        description="Fit simple baselines to the same parts as a network, for summary() and the "
+        "report.",
+    )
+    tensorboard: bool = Field(False, description="Write events for TensorBoard to run_dir.")
+    callbacks: Annotated[tuple[Callback, ...], BeforeValidator(_as_callbacks)] = Field(
+        (),
+        exclude=True,
+        description="Functions that get the record of each epoch; one that returns True ends the "
+        "training. They are not saved with the model.",
+    )
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        low, high = self.drop
+        if not 0 <= low <= high < 1:
+            raise ValueError(f"drop must be in [0, 1), a range increasing, got {self.drop}")
+        return self
+
+    @property
+    def changes(self) -> bool:
+        """Whether the series change from epoch to epoch."""
+        return self.drop[1] > 0 or self.jitter > 0 or self.channel_dropout > 0 or self.warp > 0
+
 
 Inputs = dict[str, Tensor]
 SAMPLE_WEIGHT = "sample_weight"  # name of the series' weights (B,) beside the inputs of the model
@@ -152,13 +280,6 @@ def join(parts: list[Inputs]) -> Inputs:
     return joined
 
 
-def share_of(rank: int, world: int, size: int) -> slice:
-    """The places of a batch that process ``rank`` of ``world`` takes: neighbours, as many for each
-    as can be. A store has its neighbours in the same row groups, so that a process reads few.
-    """
-    return slice(-(-rank * size // world), -(-(rank + 1) * size // world))
-
-
 # Random changes of training series, decided by the generator that is handed in.
 
 
@@ -183,15 +304,13 @@ def augment_series(
     scale: Floats,
     speed: Floats,
     seed: int,
-    places: Index,
 ) -> SeriesBatch:
     """Warp time, add noise, hide channels; ``scale`` as ``channel_scale`` of the training part.
 
     Time counts from each series' first point: t_0 + (t - t_0) / speed. What is drawn for a series
-    follows from ``seed`` and its place ``places (B,)`` alone: a process that has some of the
-    series changes them as one that has all.
+    follows from ``seed`` and its place in the batch.
     """
-    draws = [np.random.default_rng([seed, place]) for place in places.tolist()]
+    draws = [np.random.default_rng([seed, place]) for place in range(len(batch))]
     if (speed != 1).any():
         start = np.repeat(batch.span[0], batch.lengths)
         since = (batch.times - start) / np.repeat(speed, batch.lengths)
@@ -270,9 +389,7 @@ class Source:
         rates = np.linspace(low, high, count).tolist() if count > 1 else [(low + high) / 2]
         everything = np.arange(len(self.batch))
         return [
-            self._encoded(
-                everything, everything, np.random.default_rng([self.config.seed, 2**32 + i]), rate
-            )
+            self._encoded(everything, np.random.default_rng([self.config.seed, 2**32 + i]), rate)
             for i, rate in enumerate(rates)
         ]
 
@@ -284,22 +401,14 @@ class Source:
             self.batch[:n], drop=sum(self.config.drop) / 2, seed=self.config.seed
         )
 
-    def epoch(
-        self, epoch: int, first: int = 0, rank: int = 0, world: int = 1
-    ) -> Iterator[tuple[Inputs, Tensor]]:
-        """Inputs and targets of the batches ``first, first + 1, ...`` of an epoch; of each batch
-        the share of process ``rank`` of ``world``: the series ``share_of(rank, world, size)``.
-
-        What is drawn for a series depends on its place in the batch, never on ``world``. A share
-        without series is yielded too; nobody looks at its inputs.
-        """
-        share = partial(share_of, rank, world)
+    def epoch(self, epoch: int, first: int = 0) -> Iterator[tuple[Inputs, Tensor]]:
+        """Inputs and targets of the batches ``first, first + 1, ...`` of an epoch."""
         order = self._order(np.random.default_rng([self.config.seed, epoch]))
         size = self.config.batch_size
         batches = [order[i : i + size] for i in range(0, len(order), size)]
         if self.fixed:
             for step in range(first, len(batches)):
-                yield self._from_copies(epoch, step, batches[step], share(len(batches[step])))
+                yield self._from_copies(epoch, step, batches[step])
             return
         together = max(_SERIES_AT_ONCE // size, 1)
         groups = range(first // together, -(-len(batches) // together))
@@ -309,7 +418,7 @@ class Source:
 
             def submit(group: int) -> Future[list[tuple[Inputs, Tensor]]]:
                 part = batches[group * together : (group + 1) * together]
-                return pool.submit(self._fresh, epoch, group, part, share)
+                return pool.submit(self._fresh, epoch, group, part)
 
             waiting = deque(map(submit, groups[:ahead]))
             for group in groups:
@@ -324,88 +433,72 @@ class Source:
     def close(self) -> None:
         """Let go of what was needed to make batches."""
 
-    def _from_copies(
-        self, epoch: int, step: int, series: Index, share: slice
-    ) -> tuple[Inputs, Tensor]:
-        """The share of one batch."""
+    def _from_copies(self, epoch: int, step: int, series: Index) -> tuple[Inputs, Tensor]:
+        """One batch."""
         rng = np.random.default_rng([self.config.seed, epoch, step])
         inputs, target = self._copies[int(rng.integers(len(self._copies)))]
-        which = torch.from_numpy(series[share])
-        return self._finished(take(inputs, which), target[which], series, share, rng)
+        which = torch.from_numpy(series)
+        return self._finished(take(inputs, which), target[which], series, rng)
 
-    def _fresh(
-        self, epoch: int, group: int, batches: list[Index], share: Callable[[int], slice]
-    ) -> list[tuple[Inputs, Tensor]]:
-        """The shares of a few batches, changed and thinned as (seed, epoch, group) say."""
+    def _fresh(self, epoch: int, group: int, batches: list[Index]) -> list[tuple[Inputs, Tensor]]:
+        """A few batches, changed and thinned as (seed, epoch, group) say."""
         rng = np.random.default_rng([self.config.seed, epoch, group])
         low, high = self.config.drop
         drop = float(rng.uniform(low, high)) if high > low else low
         series = np.concatenate(batches)
-        ends = np.cumsum([len(batch) for batch in batches])
-        shares = [
-            np.arange(end - len(batch), end)[share(len(batch))]
-            for end, batch in zip(ends, batches, strict=True)
-        ]
-        places = np.concatenate(shares)
-        if len(places) == 0:
-            return [({}, self.target[:0]) for _ in batches]
         # The kernel works in this thread alone (threads=1) while the model trains.
-        inputs, target = self._encoded(series, places, rng, drop, self.threads)
-        inputs, target = self._finished(inputs, target, series, places, rng)
-        ends = np.cumsum([len(part) for part in shares])
-        slices = [slice(end - len(part), end) for end, part in zip(ends, shares, strict=True)]
+        inputs, target = self._encoded(series, rng, drop, self.threads)
+        inputs, target = self._finished(inputs, target, series, rng)
+        ends = np.cumsum([len(batch) for batch in batches])
+        slices = [slice(end - len(batch), end) for end, batch in zip(ends, batches, strict=True)]
         return [(take(inputs, part), target[part]) for part in slices]
 
     def _encoded(
         self,
         series: Index,
-        places: Index,
         rng: np.random.Generator,
         drop: float,
         threads: int | None = None,
     ) -> tuple[Inputs, Tensor]:
-        """Inputs and targets of ``series[places]`` as augmentation changes them. A place decides
-        what is drawn, so a series is changed alike whoever takes it.
-        """
+        """Inputs and targets of series as augmentation changes them."""
         augment = self.config
         seed = int(rng.integers(2**62))
         speed = np.ones(len(series))
         if not self._warps_inputs:
             speed = draw_speeds(augment, len(series), rng)
-        which = series[places]
         clock = time.thread_time if threads == 1 else time.perf_counter
         start = clock()
         with warnings.catch_warnings():
             if augment.channel_dropout:
                 # A hidden channel is never observed, which is what was wanted.
                 warnings.simplefilter("ignore", UnobservedWarning)
-            batch = self._series(which)
+            batch = self._series(series)
             if (speed != 1).any() or augment.jitter or augment.channel_dropout:
                 changes = int(rng.integers(2**62))
-                batch = augment_series(batch, augment, self._scale, speed[places], changes, places)
+                batch = augment_series(batch, augment, self._scale, speed, changes)
+            places = np.arange(len(series))
             inputs = self.encoder.encode(
                 batch, drop=drop, seed=seed, series=places, threads=threads
             )
         self.watch.encoding += clock() - start
-        return inputs, self._scaled(self.target[torch.from_numpy(which)], speed[places])
+        return inputs, self._scaled(self.target[torch.from_numpy(series)], speed)
 
     def _finished(
         self,
         inputs: Inputs,
         target: Tensor,
         series: Index,
-        places: Index | slice,
         rng: np.random.Generator,
     ) -> tuple[Inputs, Tensor]:
-        """Inputs of ``series[places]``, warped if the encoder can do that and with their weights,
-        and targets as the loss takes them.
+        """Inputs of series, warped if the encoder can do that and with their weights, and targets
+        as the loss takes them.
         """
         if self.config.warp and self._warps_inputs:
-            speed = draw_speeds(self.config, len(series), rng)[places]
+            speed = draw_speeds(self.config, len(series), rng)
             inputs, speed = self.encoder.warp(inputs, speed)  # type: ignore[attr-defined]
             target = self._scaled(target, speed)
         if self.weight is not None:
-            inputs = inputs | {SAMPLE_WEIGHT: self.weight[torch.from_numpy(series[places])]}
+            inputs = inputs | {SAMPLE_WEIGHT: self.weight[torch.from_numpy(series)]}
         return inputs, target if self.to_target is None else self.to_target(target)
 
     def _order(self, rng: np.random.Generator) -> Index:
@@ -503,22 +596,21 @@ class StoredSource(Source):
     def _encoded(
         self,
         series: Index,
-        places: Index,
         rng: np.random.Generator,
         drop: float,
         threads: int | None = None,
     ) -> tuple[Inputs, Tensor]:
         if not (self._as_stored or self._in_processes):
-            return super()._encoded(series, places, rng, drop, threads)
-        seed, which = int(rng.integers(2**62)), series[places]
+            return super()._encoded(series, rng, drop, threads)
+        seed, places = int(rng.integers(2**62)), np.arange(len(series))
         tokenizer = None if self._as_stored else self.encoder
         start = time.thread_time()
         if self._in_processes:
-            inputs = self._from_workers(tokenizer, which, drop, seed, places)
+            inputs = self._from_workers(tokenizer, series, drop, seed, places)
         else:
-            inputs = tensors(self.batch.encode(tokenizer, which, drop, seed, places))
+            inputs = tensors(self.batch.encode(tokenizer, series, drop, seed, places))
         self.watch.encoding += time.thread_time() - start
-        return inputs, self.target[torch.from_numpy(which)]
+        return inputs, self.target[torch.from_numpy(series)]
 
     def _from_workers(
         self, tokenizer: Any, which: Index, drop: float, seed: int, places: Index

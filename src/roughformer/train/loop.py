@@ -1,30 +1,24 @@
-"""The training loop: one process, or several that a launcher started."""
+"""The training loop."""
 
 import json
 import math
 import os
 import sys
 import time
-import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, replace
-from itertools import chain
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch import distributed as dist
-from torch.nn.parallel import DistributedDataParallel
 
 from roughformer.errors import CheckpointError, InputError
-from roughformer.model import OutputConfig, loss_of, loss_weight, run_model
-from roughformer.train.config import TrainConfig
-from roughformer.train.data import SAMPLE_WEIGHT, Inputs, Source, take
-from roughformer.train.distributed import ProcessGroup, current_process_group, report_lost_process
+from roughformer.model import OutputConfig, loss_of, run_model
+from roughformer.train.data import SAMPLE_WEIGHT, Inputs, Source, TrainConfig
 from roughformer.train.validation import better
 from roughformer.util.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 
@@ -210,33 +204,6 @@ class TrainingData:
     valid_weight: Tensor | None = None
 
 
-@dataclass(frozen=True)
-class Share:
-    """Inputs and targets of the series of a batch that this process takes, or why it has none."""
-
-    inputs: Inputs
-    target: Tensor
-    problem: Exception | None = None
-
-
-def shares(source: Source, epoch: int, first: int, processes: ProcessGroup) -> Iterator[Share]:
-    """The shares of this process. An error in making one is handed over, and the last: others wait
-    for this process and must be told.
-    """
-    batches = source.epoch(epoch, first, processes.rank, processes.size)
-    while True:
-        try:
-            share = Share(*next(batches))
-        except StopIteration:
-            return
-        except Exception as error:
-            if processes.alone:
-                raise
-            yield Share({}, torch.zeros(0), error)
-            return
-        yield share
-
-
 # Everything a training needs to go on bit for bit where it was stopped.
 
 
@@ -266,7 +233,7 @@ def save_state(
     directory: Path, key: str, state: TrainState, model: nn.Module, moments: dict[str, Tensor]
 ) -> None:
     """Write the state, with the ``moments`` of the optimiser; ``key`` names the configuration and
-    data that it belongs to. Nothing in it depends on the number of processes.
+    data that it belongs to.
     """
     tensors = {
         "model": dict(model.state_dict()),
@@ -304,36 +271,27 @@ def restore_random(saved: Checkpoint) -> None:
         torch.cuda.set_rng_state_all([random[f"cuda{i}"] for i in range(len(random) - 1)])
 
 
-# A model in training: on its device, in its precision, alone or together with other processes.
+# A model in training: on its device, in its precision.
 
 
 class Strategy:
     """A model in training, and its optimiser.
 
-    ``module`` is what is called in training and validation: ``model`` in its precision, with
-    gradients averaged over the processes where there are several (DDP).
+    ``module`` is what is called in training and validation: ``model`` in its precision.
     """
 
-    def __init__(self, model: nn.Module, config: TrainConfig, processes: ProcessGroup) -> None:
-        """All processes begin with the weights of the first."""
-        self.model, self.config, self.processes = model, config, processes
-        self.device = _device(config, processes)
+    def __init__(self, model: nn.Module, config: TrainConfig) -> None:
+        """Put the model on its device."""
+        self.model, self.config = model, config
+        self.device = _device(config)
         self.apart = bool(getattr(model, "answers_apart", False))
         module: nn.Module = model.to(self.device)
         if config.precision == "bfloat16":
             module = _InHalf(module, self.device)
-        if not processes.alone:
-            module = _averaged(module)
         self.module: Any = torch.compile(module) if config.compile else module
         self.optimizer = torch.optim.AdamW(
             model.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay
         )
-
-    def backward(self, loss: Tensor) -> None:
-        """Gradients of a loss; with others, means over the processes."""
-        self.optimizer.zero_grad()
-        with nullcontext() if self.processes.alone else report_lost_process():
-            torch.autograd.backward(loss)
 
     def answers(self, inputs: dict[str, Tensor]) -> Tensor:
         """``(k, B, ...)``: the answers of the model, to be trained each by itself."""
@@ -341,14 +299,11 @@ class Strategy:
         answers: Tensor = self.module(**on_device, **({"separate": True} if self.apart else {}))
         return answers if self.apart else answers.unsqueeze(0)
 
-    def update(self, rate: float, factor: float = 1.0) -> None:
-        """A step of the optimiser with ``factor`` times the gradients, clipped."""
+    def update(self, rate: float) -> None:
+        """A step of the optimiser, the gradients clipped."""
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        weights = list(self.model.parameters())
-        if factor != 1.0:
-            torch._foreach_mul_([w.grad for w in weights if w.grad is not None], factor)
-        nn.utils.clip_grad_norm_(weights, self.config.clip_norm)
+        nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip_norm)
         self.optimizer.step()
 
     def moments(self) -> dict[str, Tensor]:
@@ -360,24 +315,12 @@ class Strategy:
         }
 
     def remember(self, moments: dict[str, Tensor]) -> None:
-        """Go on with what ``moments`` gave, in another process or another number of them."""
+        """Go on with what ``moments`` gave, in another process."""
         entries: dict[int, dict[str, Tensor]] = {}
         for name, x in moments.items():
             number, part = name.split(".", 1)
             entries.setdefault(int(number), {})[part] = x
         self.optimizer.load_state_dict(self.optimizer.state_dict() | {"state": entries})
-
-
-def _averaged(module: nn.Module) -> nn.Module:
-    """Every process has a copy, which begins with the weights of the first."""
-    with report_lost_process():
-        for tensor in chain(module.parameters(), module.buffers()):
-            dist.broadcast(tensor.detach(), src=0)
-    with warnings.catch_warnings():
-        # A newer name of this option is not known to all versions of torch that we take.
-        warnings.filterwarnings("ignore", ".*broadcast_buffers.*")
-        # Buffers are statistics of the training part: they do not change any more.
-        return DistributedDataParallel(module, broadcast_buffers=False)
 
 
 class _InHalf(nn.Module):
@@ -401,21 +344,14 @@ def check_device(device: str) -> None:
         raise InputError("device='mps', but torch sees no such device here; use device='auto'")
 
 
-def _device(config: TrainConfig, processes: ProcessGroup) -> torch.device:
+def _device(config: TrainConfig) -> torch.device:
     check_device(config.device)
     if config.device == "cpu":
         return torch.device("cpu")
-    device = torch.accelerator.current_accelerator(check_available=True)
-    if device is None or (device.type == "mps" and not processes.alone):  # no processes share one
-        return torch.device("cpu")
-    if device.type == "cuda" and not processes.alone:
-        number = int(os.environ.get("LOCAL_RANK", processes.rank)) % torch.cuda.device_count()
-        torch.cuda.set_device(number)
-        return torch.device("cuda", number)
-    return device
+    return torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
 
 
-# One step of training: the loss of a global batch, whoever has which of its series.
+# One step of training.
 
 
 def spread(target: Tensor, inputs: Inputs, outputs: OutputConfig) -> Tensor:
@@ -440,93 +376,20 @@ def spread(target: Tensor, inputs: Inputs, outputs: OutputConfig) -> Tensor:
     return target
 
 
-@dataclass(frozen=True)
-class Batch:
-    """A step as all processes see it."""
-
-    loss: float  # of the global batch
-    count: int  # its series
-    along: float  # steps or share of the budget that are done, by the clock of the first process
-    save: bool  # whether to save the state now
-
-
-@dataclass
-class TrainStep:
-    """How shares of batches become gradients.
-
-    With L_r the mean loss of process r's share and W_r the weight of its known targets, the loss
-    of the global batch is Σ_r W_r L_r / Σ_r W_r. The processes average the gradients of W_r L_r;
-    times size / Σ_r W_r they are those of one process that has all series.
-    """
-
-    strategy: Strategy
-    outputs: OutputConfig
-    class_weight: Tensor | None
-    smoothing: float
-    processes: ProcessGroup
-    idle: Inputs  # of some series, for a process whose share is empty
-
-    def learn(self, share: Share, along: float, save: bool) -> tuple[Batch, float]:
-        """Make the gradients; also the factor that they still need."""
-        processes, strategy = self.processes, self.strategy
-        loss, weight, problem = self._loss(share)
-        if processes.alone:
-            strategy.backward(loss)
-            return Batch(float(loss.detach()), len(share.target), along, save), 1.0
-        strategy.backward(loss * weight)
-        of_first = (along, float(save)) if processes.first else (0.0, 0.0)
-        loss_sum, total, count, along, saving, failed = processes.sums(
-            float(loss.detach()) * weight,
-            weight,
-            len(share.target),
-            *of_first,
-            problem is not None,
-        )
-        if failed:
-            processes.agreed(lambda: _raise(problem))
-        total = max(total, 1e-12)
-        return Batch(loss_sum / total, int(count), along, saving > 0), processes.size / total
-
-    def _loss(self, share: Share) -> tuple[Tensor, float, Exception | None]:
-        """The mean loss of the share, its weight, and why there is none."""
-        problem = share.problem
-        if problem is None and len(share.target):
-            try:
-                return *self._loss_and_weight(share), None
-            except Exception as error:
-                if self.processes.alone:
-                    raise
-                problem = error
-        # The others wait for gradients of this process: zeros.
-        nothing = self.strategy.answers(self.idle).nan_to_num().sum() * 0
-        return nothing, 0.0, problem
-
-    def _loss_and_weight(self, share: Share) -> tuple[Tensor, float]:
-        device, classes = self.strategy.device, self.class_weight
-        target = spread(share.target, share.inputs, self.outputs).to(device)
-        inputs = dict(share.inputs)
-        series = inputs.pop(SAMPLE_WEIGHT, None)
-        series = None if series is None else series.to(device)
-        weight = 1.0
-        if not self.processes.alone:
-            weight = float(loss_weight(target, self.outputs, classes, series))
-        losses = [
-            loss_of(answer.float(), target, self.outputs, classes, self.smoothing, series)
-            for answer in self.strategy.answers(inputs)
-        ]
-        return torch.stack(losses).mean(), weight
-
-    def noise(self, seed: int, epoch: int, step: int) -> None:
-        """Dropout of processes must differ, and follow from what a resumed training knows."""
-        if not self.processes.alone:
-            entropy = [seed, epoch, step, self.processes.rank, self.processes.size]
-            state = np.random.SeedSequence(entropy).generate_state(1, np.uint64)
-            torch.manual_seed(int(state[0] >> 1))
-
-
-def _raise(problem: Exception | None) -> None:
-    if problem is not None:
-        raise problem
+def batch_loss(
+    strategy: Strategy, data: TrainingData, inputs: Inputs, target: Tensor, weight: Tensor | None
+) -> Tensor:
+    """The mean loss of a batch; ``weight (K,)`` of the classes, on the device."""
+    target = spread(target, inputs, data.outputs).to(strategy.device)
+    inputs = dict(inputs)
+    series = inputs.pop(SAMPLE_WEIGHT, None)
+    series = None if series is None else series.to(strategy.device)
+    smoothing = strategy.config.label_smoothing
+    losses = [
+        loss_of(answer.float(), target, data.outputs, weight, smoothing, series)
+        for answer in strategy.answers(inputs)
+    ]
+    return torch.stack(losses).mean()
 
 
 # The end of an epoch: validate, keep the best weights, decide whether to go on.
@@ -539,16 +402,13 @@ def close_epoch(
     state: TrainState,
     seconds: float,
     rate: float,
-    processes: ProcessGroup,
 ) -> tuple[dict[str, Any], bool]:
-    """The record of the epoch, and whether it is the best one. ``state`` moves on to the next.
-
-    The processes share the work; the first one makes the record, from which all decide alike.
-    """
+    """The record of the epoch, and whether it is the best one. ``state`` moves on to the next."""
     output = None
     if data.valid is not None:
-        output = _outputs(strategy, data.valid[0], 4 * config.batch_size, processes)
-    record = processes.once(lambda: _record(data, state, seconds, rate, output))
+        size = 4 * config.batch_size
+        output = run_model(strategy.module, data.valid[0], strategy.device, size)
+    record = _record(data, state, seconds, rate, output)
     best = True
     if output is not None:
         best = better(record["metric"], record["valid_metric"], state.best_metric)
@@ -570,21 +430,6 @@ def close_epoch(
     )
     state.finished = state.epoch >= config.epochs or tired or broke
     return record, best
-
-
-def _outputs(strategy: Strategy, inputs: Inputs, size: int, processes: ProcessGroup) -> Tensor:
-    """Outputs of the validation part. It is cut as one process cuts it, and the pieces are dealt
-    out, so that the outputs have the same bits whatever the number of processes.
-    """
-    if processes.alone:
-        return run_model(strategy.module, inputs, strategy.device, size)
-    pieces = [slice(i, i + size) for i in range(0, max(len(inputs["times"]), 1), size)]
-    own = {
-        i: run_model(strategy.module, take(inputs, pieces[i]), strategy.device, size)
-        for i in range(processes.rank, len(pieces), processes.size)
-    }
-    outputs = {i: output for part in processes.gathered(own) for i, output in part.items()}
-    return torch.cat([outputs[i] for i in range(len(pieces))])
 
 
 def _record(
@@ -624,7 +469,7 @@ def _record(
     return record
 
 
-# The training loop: one process, or several that a launcher started.
+# The loop.
 
 
 def train(
@@ -641,51 +486,36 @@ def train(
 
     ``run_dir`` gets the log and, in ``state``, what ``resume=True`` goes on from bit for bit.
     The caller seeds torch before the weights are drawn, and this function goes on from there.
-    When an epoch is saved, ``config.callbacks`` get its record, in the first process only. If one
-    returns True the training ends there; what one raises is raised.
-
-    In a process that was started together with others (``current_process_group``) all of them must
-    call this, with the same arguments: they share each batch, and end with the same weights. Files
-    are written and read by the first one only.
+    When an epoch is saved, ``config.callbacks`` get its record. If one returns True the training
+    ends there; what one raises is raised.
     """
-    processes = current_process_group()
-    if len(set(processes.gathered(data.key))) > 1:
-        raise InputError(
-            "the processes of this training have different data or configurations; start them "
-            "all with the same ones"
-        )
     directory = None if run_dir is None else run_dir / "state"
     saved = None
     if resume:
         if directory is None:
             raise InputError("resume=True needs the directory of the run: run_dir=")
-        saved = processes.once(lambda: read_state(directory, data.key))
+        saved = read_state(directory, data.key)
     state = TrainState()
     if saved is not None:
         model.load_state_dict(saved.tensors["model"])
-    strategy = Strategy(model, config, processes)
+    strategy = Strategy(model, config)
     if saved is not None:
         strategy.remember(saved.tensors["optimizer"])
         restore_random(saved)
         state = TrainState.of(saved)
-    log = processes.agreed(
-        lambda: TrainingLog(run_dir if processes.first else None, tensorboard and processes.first)
-    )
+    log = TrainingLog(run_dir, tensorboard)
     log.restart(state.history)
-    saver = _Saver(directory, data.key, strategy, processes)
-    total = config.epochs * data.source.n_steps
-    with Progress(verbose and processes.first, total) as progress:
+    saver = _Saver(directory, data.key, strategy)
+    with Progress(verbose, config.epochs * data.source.n_steps) as progress:
         progress.resumed(state.epoch * data.source.n_steps + state.step)
         while not state.finished:
             since = now()
             rate = _epoch(strategy, data, config, state, saver, progress, since)
-            seconds = now() - since
-            record, best = close_epoch(strategy, data, config, state, seconds, rate, processes)
+            record, best = close_epoch(strategy, data, config, state, now() - since, rate)
             log.write(record)
-            done = state.epoch * data.source.n_steps
-            progress.epoch(record, done, config.epochs, best)
+            progress.epoch(record, state.epoch * data.source.n_steps, config.epochs, best)
             saver.save(state)
-            if config.callbacks and _callback_stops(config, record, processes):
+            if config.callbacks and _callback_stops(config, record):
                 state.finished = True
                 saver.save(state)
     log.close()
@@ -695,14 +525,10 @@ def train(
     return state.history
 
 
-def _callback_stops(config: TrainConfig, record: dict[str, Any], processes: ProcessGroup) -> bool:
-    """Call every callback, in the first process; whether one of them ends the training."""
-
-    def call() -> bool:
-        answers = [callback(dict(record)) for callback in config.callbacks]
-        return any(isinstance(answer, bool | np.bool_) and answer for answer in answers)
-
-    return processes.once(call)
+def _callback_stops(config: TrainConfig, record: dict[str, Any]) -> bool:
+    """Call every callback; whether one of them ends the training."""
+    answers = [callback(dict(record)) for callback in config.callbacks]
+    return any(isinstance(answer, bool | np.bool_) and answer for answer in answers)
 
 
 @dataclass
@@ -712,22 +538,14 @@ class _Saver:
     directory: Path | None
     key: str
     strategy: Strategy
-    processes: ProcessGroup
     last: float = field(default_factory=time.perf_counter)
 
     def save(self, state: TrainState) -> None:
-        """All processes must call it; the first one writes what is in ``strategy.model``."""
-        directory = self.directory
-        if directory is None:
-            return
-        model, moments = self.strategy.model, self.strategy.moments()
-
-        def write() -> None:
-            if self.processes.first:
-                save_state(directory, self.key, state, model, moments)
-
-        self.processes.agreed(write)
-        self.last = time.perf_counter()
+        """Write what is in ``strategy.model``."""
+        if self.directory is not None:
+            strategy = self.strategy
+            save_state(self.directory, self.key, state, strategy.model, strategy.moments())
+            self.last = time.perf_counter()
 
     def due(self, seconds: float) -> bool:
         """Whether the last save is longer ago."""
@@ -744,39 +562,38 @@ def _epoch(
     since: float,
 ) -> float:
     """What is left of an epoch; the last learning rate."""
-    source, processes = data.source, strategy.processes
+    source = data.source
     source.watch.encoding = source.watch.waiting = 0.0
     total = config.epochs * source.n_steps
     weight = None if data.class_weight is None else data.class_weight.to(strategy.device)
-    idle = {} if processes.alone else source.sample(1)
-    train_step = TrainStep(strategy, data.outputs, weight, config.label_smoothing, processes, idle)
     strategy.module.train()
     rate = 0.0
-    for share in shares(source, state.epoch, state.step, processes):
+    for inputs, target in source.epoch(state.epoch, state.step):
         done = state.epoch * source.n_steps + state.step
         along = max(float(done), _budget_used(config, state, since) * total)
-        if processes.alone and along >= total:
+        if along >= total:
             break
-        train_step.noise(config.seed, state.epoch, state.step)
-        batch, factor = train_step.learn(share, along, saver.due(config.save_seconds))
-        if batch.along >= total:  # the first process looks at the clock for all
-            break
-        rate = config.learning_rate * rate_factor(config.schedule, batch.along, total)
-        strategy.update(rate, factor)
-        if not batch.loss == batch.loss:
+        save = saver.due(config.save_seconds)
+        loss = batch_loss(strategy, data, inputs, target, weight)
+        strategy.optimizer.zero_grad()
+        torch.autograd.backward(loss)
+        batch_mean = float(loss.detach())
+        rate = config.learning_rate * rate_factor(config.schedule, along, total)
+        strategy.update(rate)
+        if math.isnan(batch_mean):
             raise InputError(
                 f"the loss became NaN in epoch {state.epoch + 1}; lower the learning rate "
                 f"({config.learning_rate:g})"
             )
         state.step += 1
-        state.loss_sum += batch.loss * batch.count
-        state.loss_count += batch.count
+        state.loss_sum += batch_mean * len(target)
+        state.loss_count += len(target)
         seconds = state.seconds + now() - since
         speed = state.loss_count / seconds
         last = state.history[-1]["valid_metric"] if state.history else None
         metric = "" if last is None else f"{data.metric} {last:.4g}"
-        progress.step(done + 1, batch.loss, speed, metric)
-        if batch.save:
+        progress.step(done + 1, batch_mean, speed, metric)
+        if save:
             saver.save(replace(state, seconds=seconds))
     return rate
 

@@ -66,7 +66,7 @@ def save_checkpoint(
 
     A directory with files that are not part of a checkpoint is never replaced.
     """
-    where = os.fspath(directory)
+    path = os.fspath(directory)
     try:
         settings = json_bytes(config)
     except (TypeError, ValueError, RecursionError) as error:
@@ -76,7 +76,7 @@ def save_checkpoint(
         replace_directory(directory, contents, _check_replaceable)
     except OSError as error:
         raise CheckpointError(
-            f"cannot save the checkpoint {where!r} ({error.strerror or error}); one that was "
+            f"cannot save the checkpoint {path!r} ({error.strerror or error}); one that was "
             "there before is still whole: choose another directory or make room, and save again"
         ) from error
 
@@ -103,14 +103,14 @@ def _pack(tensors: "Mapping[str, Tensor]", stem: str) -> bytes:
 
     packed: dict[str, torch.Tensor] = {}
     for name, tensor in tensors.items():
-        where = f"tensors[{stem!r}][{name!r}]"
+        what = f"tensors[{stem!r}][{name!r}]"
         if not isinstance(tensor, torch.Tensor) or not isinstance(name, str):
-            raise InputError(f"{where} must be a tensor under a text, got {type(tensor).__name__}")
+            raise InputError(f"{what} must be a tensor under a text, got {type(tensor).__name__}")
         if tensor.layout != torch.strided or tensor.is_meta:
-            raise InputError(f"{where} must be a dense tensor with data; see Tensor.to_dense")
+            raise InputError(f"{what} must be a dense tensor with data; see Tensor.to_dense")
         if not _DTYPES.fullmatch(str(tensor.dtype)) or name == "__metadata__":
             raise InputError(
-                f"{where} ({tensor.dtype}) does not fit in a safetensors file; convert it to one "
+                f"{what} ({tensor.dtype}) does not fit in a safetensors file; convert it to one "
                 "of the usual dtypes, and choose another name than __metadata__"
             )
         # A copy of its own: contiguous, shared with no other tensor, conjugates worked out.
@@ -158,48 +158,48 @@ def load_checkpoint(directory: str | os.PathLike[str]) -> Checkpoint:
 
     Files that the manifest does not list are ignored.
     """
-    where = os.fspath(directory)
+    path = os.fspath(directory)
     try:
-        return read_directory(directory, lambda open_file: _read(where, open_file))
+        return read_directory(directory, lambda open_file: _read(path, open_file))
     except FileNotFoundError:
         raise CheckpointError(
-            f"there is no checkpoint {where!r}; check the path: it must be a directory that "
+            f"there is no checkpoint {path!r}; check the path: it must be a directory that "
             "save_checkpoint wrote"
         ) from None
     except NotADirectoryError:
         raise CheckpointError(
-            f"{where!r} is not a directory; a checkpoint is a directory with {MANIFEST}"
+            f"{path!r} is not a directory; a checkpoint is a directory with {MANIFEST}"
         ) from None
     except OSError as error:
         raise CheckpointError(
-            f"cannot read the checkpoint {where!r} ({error.strerror or error}); check its "
+            f"cannot read the checkpoint {path!r} ({error.strerror or error}); check its "
             "permissions and the disk"
         ) from error
 
 
-def _read(where: str, open_file: OpenFile) -> Checkpoint:
-    listed = read_manifest(where, open_file)
+def _read(path: str, open_file: OpenFile) -> Checkpoint:
+    listed = read_manifest(path, open_file)
     with contextlib.ExitStack() as stack:
         # Open all before reading any: once open, a file stays even if a save replaces it.
-        handles = {n: stack.enter_context(_open(where, n, open_file)) for n in listed}
-        data = {name: _read_file(where, name, handles[name], listed[name]) for name in listed}
+        handles = {n: stack.enter_context(_open(path, n, open_file)) for n in listed}
+        data = {name: _read_file(path, name, handles[name], listed[name]) for name in listed}
     tensors = {
-        name.removesuffix(TENSORS): _unpack(where, name, data[name])
+        name.removesuffix(TENSORS): _unpack(path, name, data[name])
         for name in listed
         if name.endswith(TENSORS)
     }
-    return Checkpoint(_parse(where, CONFIG, data[CONFIG]), tensors)
+    return Checkpoint(_parse(path, CONFIG, data[CONFIG]), tensors)
 
 
-def read_manifest(where: str, open_file: OpenFile) -> dict[str, dict[str, Any]]:
+def read_manifest(path: str, open_file: OpenFile) -> dict[str, dict[str, Any]]:
     """The entry of each file, {"sha256": ..., "size": ...}, by its name."""
-    path = os.path.join(where, MANIFEST)
-    with _open(where, MANIFEST, open_file) as file:
+    manifest = os.path.join(path, MANIFEST)
+    with _open(path, MANIFEST, open_file) as file:
         raw = file.read(_LONGEST)
-    head = _parse(where, MANIFEST, raw)
+    head = _parse(path, MANIFEST, raw)
     if head.get("format") != FORMAT:
         raise CheckpointError(
-            f"{path!r} is not the manifest of a roughformer checkpoint (its format is "
+            f"{manifest!r} is not the manifest of a roughformer checkpoint (its format is "
             f"{head.get('format')!r}, not {FORMAT!r}); check the path, or {_RESTORE}"
         )
     head.pop("sha256", None)
@@ -208,16 +208,17 @@ def read_manifest(where: str, open_file: OpenFile) -> dict[str, dict[str, Any]]:
     except (ValueError, RecursionError):
         sound = False
     if not sound:
-        raise _damaged(where, MANIFEST, "its own SHA-256 differs")
+        raise _damaged(path, MANIFEST, "its own SHA-256 differs")
     if head.get("version") != VERSION:
         raise CheckpointError(
-            f"{path!r} has format version {head.get('version')!r}, this roughformer reads version "
-            f"{VERSION}; train again with this version, or install the roughformer that wrote it"
+            f"{manifest!r} has format version {head.get('version')!r}, this roughformer reads "
+            f"version {VERSION}; train again with this version, or install the roughformer that "
+            "wrote it"
         )
     listed: Any = head.get("files")
     good = isinstance(listed, dict) and CONFIG in listed and MANIFEST not in listed
     if not good or not all(NAME.fullmatch(n) and _is_entry(e) for n, e in listed.items()):
-        raise _damaged(where, MANIFEST, "it lists files in a wrong way")
+        raise _damaged(path, MANIFEST, "it lists files in a wrong way")
     return dict(listed)
 
 
@@ -229,54 +230,54 @@ def _is_entry(entry: Any) -> bool:
     )
 
 
-def _open(where: str, name: str, open_file: OpenFile) -> BinaryIO:
+def _open(path: str, name: str, open_file: OpenFile) -> BinaryIO:
     try:
         return open(name, "rb", opener=lambda name, _: open_file(name))
     except FileNotFoundError:
         raise CheckpointError(
-            f"{os.path.join(where, name)!r} is missing; {_RESTORE}, or check the path if this is "
+            f"{os.path.join(path, name)!r} is missing; {_RESTORE}, or check the path if this is "
             "not a checkpoint"
         ) from None
     except OSError as error:
         raise CheckpointError(
-            f"{os.path.join(where, name)!r} cannot be opened ({error.strerror or error}); check "
+            f"{os.path.join(path, name)!r} cannot be opened ({error.strerror or error}); check "
             f"its permissions and that it is a file, or {_RESTORE}"
         ) from error
 
 
-def _read_file(where: str, name: str, file: BinaryIO, entry: dict[str, Any]) -> bytes:
+def _read_file(path: str, name: str, file: BinaryIO, entry: dict[str, Any]) -> bytes:
     """The bytes of a file if they are those that were saved."""
     status = os.fstat(file.fileno())
     if not stat.S_ISREG(status.st_mode):
-        raise _damaged(where, name, "it is not a file")
+        raise _damaged(path, name, "it is not a file")
     if status.st_size != entry["size"]:
         why = f"it has {status.st_size} bytes, {entry['size']} were saved"
-        raise _damaged(where, name, why)
+        raise _damaged(path, name, why)
     data = file.read()
     if hashlib.sha256(data).hexdigest() != entry["sha256"]:
-        raise _damaged(where, name, "its SHA-256 differs")
+        raise _damaged(path, name, "its SHA-256 differs")
     return data
 
 
-def _parse(where: str, name: str, data: bytes) -> dict[str, Any]:
+def _parse(path: str, name: str, data: bytes) -> dict[str, Any]:
     try:
         value = json.loads(data)
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
-        raise _damaged(where, name, "it is not a JSON object")
+        raise _damaged(path, name, "it is not a JSON object")
     return value
 
 
-def _unpack(where: str, name: str, data: bytes) -> "dict[str, Tensor]":
+def _unpack(path: str, name: str, data: bytes) -> "dict[str, Tensor]":
     from safetensors import SafetensorError
     from safetensors.torch import load
 
     try:
         return dict(load(data))
     except (SafetensorError, ValueError, KeyError, RuntimeError, AssertionError) as error:
-        raise _damaged(where, name, "it cannot be read as safetensors") from error
+        raise _damaged(path, name, "it cannot be read as safetensors") from error
 
 
-def _damaged(where: str, name: str, why: str) -> CheckpointError:
-    return CheckpointError(f"{os.path.join(where, name)!r} is damaged ({why}); {_RESTORE}")
+def _damaged(path: str, name: str, why: str) -> CheckpointError:
+    return CheckpointError(f"{os.path.join(path, name)!r} is damaged ({why}); {_RESTORE}")

@@ -46,8 +46,7 @@ import torch
 from torch import Tensor, nn
 
 from roughformer.errors import InputError
-from roughformer.inference.predictor import Predictor
-from roughformer.inference.targets import ClassTargets, NumberTargets
+from roughformer.inference import ClassTargets, NumberTargets, Predictor
 from roughformer.model import SignatureEnsemble
 from roughformer.series import SeriesBatch, UnobservedWarning
 from roughformer.tokens import TempoEncoder, frequencies
