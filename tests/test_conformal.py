@@ -102,6 +102,43 @@ def test_calibration_is_saved_with_the_model(regressor, tmp_path):
     np.testing.assert_array_equal(loaded.predict_interval(x), regressor.predict_interval(x))
 
 
+def test_the_default_has_intervals_and_sets_that_hold_without_more_data():
+    train, target = noisy(200, 0)
+    regressor = rf.RFormerRegressor(random_state=0, n_jobs=1).fit(train, target)
+    classifier = rf.RFormerClassifier(random_state=0, n_jobs=1).fit(train, target > 0)
+    test, target = noisy(2000, 1)
+    lower, upper = regressor.predict_interval(test)
+    assert 0.87 < np.mean((lower <= target) & (target <= upper)) < 0.95
+    sets = classifier.predict_set(test)
+    assert 0.87 < sets[np.arange(2000), (target > 0).astype(int)].mean() < 0.99
+    # Of series with fewer values they tell nothing, and say so.
+    sparse, _ = noisy(10, 2, drop=0.5)
+    with pytest.warns(UserWarning, match="10 of 10 series have far fewer values"):
+        lower, upper = regressor.predict_interval(sparse)
+    assert np.isinf(lower).all()
+    assert np.isinf(upper).all()
+    with pytest.warns(UserWarning, match="far fewer values"):
+        assert classifier.predict_set(sparse).all()
+
+
+def test_intervals_for_new_groups_are_wider_where_groups_differ():
+    rng = np.random.default_rng(0)
+    group = np.repeat(np.arange(40), 5)
+    target = rng.normal(size=200)
+    offset = rng.normal(size=40)[
+        group
+    ]  # what a group adds to its targets cannot be known of another
+    x = (target + 0.1 * rng.normal(size=200))[:, None] + np.zeros((200, 8))
+    x[:, 0] = 10.0 * group  # which group it is can be seen
+    width = []
+    for groups in (None, group):
+        model = rf.RFormerRegressor(random_state=0, n_jobs=1)
+        model.fit(x, target + 3 * offset, groups=groups)
+        lower, upper = model.predict_interval(x)
+        width.append(np.mean(upper - lower))
+    assert width[1] > 1.2 * width[0]
+
+
 def test_without_calibration_or_with_too_little_it_says_so(regressor, classifier):
     x, target = levels(20, 4)
     fresh = make(rf.RFormerRegressor, **TINY).fit(x, target)

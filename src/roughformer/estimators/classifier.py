@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from roughformer.errors import InputError
-from roughformer.estimators.fitting import TrainedEstimator, class_counts
+from roughformer.estimators.fitting import TrainedEstimator, class_counts, warn_of_sparser
 from roughformer.estimators.parameters import (
     RFORMER_GROUPS,
     RFORMER_SHORTCUTS,
@@ -82,7 +82,10 @@ class TrainedClassifier(ClassifierMixin, TrainedEstimator):  # type: ignore[misc
     ) -> npt.NDArray[np.bool_]:  # fmt: skip
         """Predict sets of classes that hold the true one with the probability that is asked for.
 
-        ``calibrate`` must have been called; series must be like those it was given.
+        The ensemble calibrates them by out-of-fold predictions while it is fitted; of series with
+        less than three quarters of the values of any of these they hold all classes. After
+        ``calibrate``, and for networks, it is the series given to that which new ones must be
+        like.
 
         Parameters
         ----------
@@ -102,6 +105,7 @@ class TrainedClassifier(ClassifierMixin, TrainedEstimator):  # type: ignore[misc
         if (conformal := self.predictor_.conformal) is None:
             raise InputError("prediction sets need calibrate(X, y) with held-out series first")
         bound = conformal[0].bound(coverage, n_observed(batch))[:, None]
+        warn_of_sparser(bound[:, 0] == 1)
         best = shares == shares.max(axis=1, keepdims=True)
         return np.asarray((1 - shares <= bound) | best)
 

@@ -76,6 +76,16 @@ _LEVELS = OutputConfig.model_fields["quantiles"].default
 _ONE_GENERATOR = threading.RLock()
 
 
+def warn_of_sparser(sparser: npt.NDArray[np.bool_]) -> None:
+    """Warn of series whose intervals or sets tell nothing."""
+    if sparser.any():
+        warnings.warn(
+            f"{sparser.sum()} of {len(sparser)} series have far fewer values than those that the "
+            "model was calibrated on: call calibrate(X, y) with held-out series, which are thinned",
+            UserWarning, stacklevel=3,
+        )  # fmt: skip
+
+
 class TrainingSet(NamedTuple):
     """Series with their targets, weights and groups; ``used`` are their numbers among those that
     the user gave.
@@ -548,6 +558,11 @@ class TrainedEstimator(GroupedParameters):
         metadata = self._metadata(batch)
         metadata["out_of_fold"] = out_of_fold(fitted, target, self._targets)
         self.predictor_ = Predictor(encoder, fitted.model, self._targets, metadata=metadata)
+        outputs, true = fitted.blend, target.double().numpy()
+        if self.task == "classification":
+            outputs = np.log(np.maximum(outputs, np.finfo(float).tiny))
+            true = np.eye(outputs.shape[1])[target.numpy()]
+        self.predictor_.calibrate_out_of_fold(batch, outputs, true, groups)
         self.history_, self.member_histories_ = [], [[]]
         self.validation_index_ = np.zeros(0, dtype=np.int64)
 

@@ -11,7 +11,7 @@ from sklearn.metrics import r2_score
 from torch import Tensor
 
 from roughformer.errors import InputError
-from roughformer.estimators.fitting import TrainedEstimator
+from roughformer.estimators.fitting import TrainedEstimator, warn_of_sparser
 from roughformer.estimators.parameters import (
     RFORMER_GROUPS,
     RFORMER_SHORTCUTS,
@@ -109,7 +109,10 @@ class TrainedRegressor(RegressorMixin, TrainedEstimator):  # type: ignore[misc]
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:  # fmt: skip
         """Predict intervals that hold with the probability that is asked for.
 
-        ``calibrate`` must have been called; series must be like those it was given.
+        The ensemble calibrates them by out-of-fold predictions while it is fitted; of series with
+        less than three quarters of the values of any of these they are infinite. After
+        ``calibrate``, and for networks, it is the series given to that which new ones must be
+        like.
 
         Parameters
         ----------
@@ -126,6 +129,7 @@ class TrainedRegressor(RegressorMixin, TrainedEstimator):  # type: ignore[misc]
         batch = self._series(X, times, lengths, layout, columns)
         predicted = self._run("predict", batch, None, None)
         ends = self.predictor_.intervals(predicted, n_observed(batch), coverage)
+        warn_of_sparser(np.asarray(np.isinf(ends).any(axis=(1, 2))))
         return self._shaped(ends[..., 0]), self._shaped(ends[..., 1])
 
     def score(

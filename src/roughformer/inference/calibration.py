@@ -9,13 +9,14 @@ there would be if they were independent. Levels are kept for several ranges of t
 
 Intervals and sets of whole series are calibrated likewise: the level is that of a score between 0
 and 1 (how far off a prediction is), and the ranges are of the number of values observed, because
-held-out series are predicted thinned as well.
+held-out series are predicted thinned as well. Models that predict their training series out of fold
+are calibrated by these, as the series are.
 """
 
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -92,6 +93,7 @@ _GRID = 400  # steps of the table of levels
 _LEAST = 1e-4  # smallest level that is answered
 _ENOUGH = 200  # held-out values that a range of horizons needs
 _RANGES = 8  # of horizons, at most
+_SPARSER = 0.75  # of the values of any series that a model was calibrated on
 _THINNED = (0.0, 0.5, 0.7, 0.8, 0.9)  # shares of points that held-out series are predicted without
 
 
@@ -182,7 +184,7 @@ class LevelCalibration:
         """
         if not 0 < coverage < 1:
             raise InputError(f"coverage must lie between 0 and 1, got {coverage!r}")
-        n = self.n_held // len(_THINNED)
+        n = self.n_groups
         if np.ceil((n + 1) * coverage - 1e-9) > n:
             least = least_for(coverage)
             raise InputError(
@@ -267,6 +269,26 @@ def calibrate_scores(
         for column in np.concatenate(scores).T
         for known in [~np.isnan(column)]
     ]
+
+
+def calibrate_out_of_fold(
+    batch: SeriesBatch, scores: Array, groups: npt.NDArray[Any] | None = None
+) -> list[LevelCalibration]:
+    """Calibrate scores ``(B, m)`` of training series, each predicted by models that have not seen
+    it or its group; NaN where it was not predicted.
+
+    Nothing is known of series with far fewer values than these: their bound is 1.
+    """
+    observed = n_observed(batch)
+    group = np.arange(len(batch)) if groups is None else np.asarray(groups)
+    calibrations = []
+    for column in scores.T:
+        known = ~np.isnan(column)
+        fitted = LevelCalibration.fit(column[known], observed[known], group[known], 1)
+        edge = np.floor(_SPARSER * observed[known].min(initial=np.inf))
+        table = np.stack([np.ones(_GRID + 1), fitted.table[0]])
+        calibrations.append(replace(fitted, edges=np.array([edge]), table=table))
+    return calibrations
 
 
 def _conformal(levels: Array, meant: Array, n_effective: float) -> Array:

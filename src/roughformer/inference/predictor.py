@@ -18,7 +18,11 @@ import torch
 from torch import Tensor, nn
 
 from roughformer.errors import CheckpointError, InputError
-from roughformer.inference.calibration import LevelCalibration, calibrate_scores
+from roughformer.inference.calibration import (
+    LevelCalibration,
+    calibrate_out_of_fold,
+    calibrate_scores,
+)
 from roughformer.inference.targets import ClassTargets, NumberTargets
 from roughformer.model import (
     Ensemble,
@@ -390,7 +394,7 @@ class Predictor:
 
     @property
     def conformal(self) -> list[LevelCalibration] | None:
-        """Calibration of each target's intervals, or of the sets of classes, by ``calibrate``."""
+        """Calibration of each target's intervals, or of the sets of classes."""
         plain = self.metadata.get("conformal")
         return None if plain is None else [LevelCalibration.from_plain(part) for part in plain]
 
@@ -407,14 +411,32 @@ class Predictor:
 
         def scores_of(series: SeriesBatch) -> npt.NDArray[np.float64]:
             if isinstance(self.targets, ClassTargets):
-                shares = self.probabilities(series)
-                return np.asarray(1 - (shares * true).sum(axis=1, keepdims=True))
-            predicted = self.predict(series)
-            error = np.abs(true - predicted["point"])
-            return np.asarray(error / (error + self._spread(predicted)))
+                return self._scores({"probabilities": self.probabilities(series)}, true)
+            return self._scores(self.predict(series), true)
 
         calibrations = calibrate_scores(batch, scores_of)
         self.metadata["conformal"] = [part.to_plain() for part in calibrations]
+
+    def calibrate_out_of_fold(
+        self, batch: SeriesBatch, outputs: npt.NDArray[Any], true: npt.NDArray[Any], groups: Any
+    ) -> None:
+        """The same by outputs ``(B, n_outputs)`` for the training series, of each by models that
+        have not seen it or its group; NaN where there are none.
+        """
+        scores = self._scores(self.answers(torch.from_numpy(outputs)), true)
+        calibrations = calibrate_out_of_fold(batch, scores, groups)
+        if min(part.n_held for part in calibrations):
+            self.metadata["conformal"] = [part.to_plain() for part in calibrations]
+
+    def _scores(self, answers: dict[str, Any], true: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+        """How far off answers are, from 0 to 1, ``(B, m)``: of one target after the other, or of
+        the classes.
+        """
+        answers = {name: np.asarray(x) for name, x in answers.items()}
+        if isinstance(self.targets, ClassTargets):
+            return np.asarray(1 - (answers["probabilities"] * true).sum(axis=1, keepdims=True))
+        error = np.abs(true - answers["point"])
+        return np.asarray(error / (error + self._spread(answers)))
 
     def intervals(
         self,
