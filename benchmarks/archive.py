@@ -62,14 +62,29 @@ def measure(path: Path, model_name: str, drop: float, seed: int) -> Row:
     parts = [data.test[i : i + _AT_ONCE] for i in range(0, len(data.test), _AT_ONCE)]
     outputs = np.concatenate([predict(inputs_for(model, data, part)) for part in parts])
     predicted = time.process_time()
+    held = {"covered": _covered(estimator, parts)} if model_name == "rformer" else {}
     return {
         "task": data.task,
         **_scores(data.test.labels, outputs, estimator, classifies),
+        **held,
         "fit_seconds": fitted - start,
         "predict_seconds": predicted - fitted,
         "n_train": len(data.train),
         "n_test": len(data.test),
     }
+
+
+def _covered(estimator: Any, parts: list[Any]) -> float:
+    """Share of the labels that sets or intervals hold of which 90 % is asked."""
+    inside = []
+    for part in parts:
+        if hasattr(estimator, "predict_set"):
+            sets, columns = estimator.predict_set(part), estimator.classes_
+            inside.append((sets & (part.labels[:, None] == columns)).any(axis=1))
+        else:
+            lower, upper = estimator.predict_interval(part)
+            inside.append((lower <= part.labels) & (part.labels <= upper))
+    return float(np.concatenate(inside).mean())
 
 
 def _scores(labels: Any, outputs: Any, estimator: Any, classifies: bool) -> dict[str, float]:

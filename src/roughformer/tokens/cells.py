@@ -30,6 +30,7 @@ _FEWEST, _USUAL, _MOST = 16, 512, 4096  # cells of a path
 _FINE = 5e-4  # of the variance of a path, between neighbours, that makes finer cells worth having
 _PROBED = 256  # series that this is asked of
 _NUMBERS = 1 << 28  # of the cells of all training series
+_FINE_NUMBERS = 1 << 26  # of these, if there are more cells than usual
 _AT_ONCE = 1 << 22  # numbers of padded series
 _LARGEST = 1e30  # of a summary
 _COMPARED = 8  # channels, up to which each is compared with each
@@ -230,6 +231,8 @@ def _resolution(batch: SeriesBatch, n_cells: int) -> int:
     """As many cells, or half as often as nearly all of the variance is between pairs of them: what
     finer cells tell then is mostly noise.
     """
+    room = _FINE_NUMBERS // max(2 * len(batch) * batch.n_channels, 1)
+    n_cells = min(n_cells, max(room, _USUAL))
     some = batch[:: max(1, len(batch) // _PROBED)]
     while n_cells > _USUAL:
         levels = path_cells(some, n_cells)[:, : batch.n_channels, : n_cells // 2 * 2]
