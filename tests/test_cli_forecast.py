@@ -138,4 +138,21 @@ def test_a_table_without_ids_whose_times_rise_is_one_series(tmp_path):
     table = pv.read_csv(tmp_path / "out.csv").to_pydict()
     assert table["channel"] == ["sales"] * 2
     (tmp_path / "two.csv").write_text("date,sales\n" + rows + rows)
-    assert "which column of" in fails("forecast", tmp_path / "two.csv", *QUICK)
+    assert "say --one-series" in fails("forecast", tmp_path / "two.csv", *QUICK)
+
+
+def test_unsorted_rows_are_one_series_if_it_is_said_so(tmp_path):
+    rows = [f"{i / 4},{i % 7}\n" for i in range(80)]
+    for name, order in ("sorted", rows), ("backwards", rows[::-1]), ("twice", rows + rows):
+        (tmp_path / f"{name}.csv").write_text("time,sales\n" + "".join(order))
+    command = ("--horizon", "3", "--ahead", "1,2", *QUICK, "--out")
+    succeeds("forecast", tmp_path / "sorted.csv", *command, tmp_path / "a.csv")
+    assert "say --one-series" in fails("forecast", tmp_path / "backwards.csv", *QUICK)
+    done = succeeds(
+        "forecast", tmp_path / "backwards.csv", "--one-series", *command, tmp_path / "b.csv"
+    )
+    assert "learning from 1 series of sales" in done.err
+    assert (tmp_path / "b.csv").read_text() == (tmp_path / "a.csv").read_text()
+    assert "got 0.0 twice" in fails("forecast", tmp_path / "twice.csv", "--one-series", *QUICK)
+    both = ("--one-series", "--series-id", "sales")
+    assert "give one of them only" in fails("forecast", tmp_path / "sorted.csv", *both, code=2)

@@ -73,21 +73,25 @@ def resolve(
     taken: Sequence[str],
     read: Read | None = None,
     *,
-    one_series: bool = False,
+    one_series: bool | None = False,
 ) -> Columns:
     """Find out what was not given: ids and times by usual names, a long table by its columns
     ``channel`` and ``value``, the channels of a wide one as the columns with no other role
     (``taken`` have one, and so has ``label``). ``read`` reads columns of a file that is not local.
-    ``one_series``: whether a table without ids may be one.
+    ``one_series``: whether the table is one; None: if it has no ids and its times rise.
     """
+    names = {role: name for role, name in asdict(given).items() if name not in (None, ())}
+    hint = (
+        {"series_id": " (or say --one-series, if all rows are one)"} if one_series is None else {}
+    )
     roles = guess_roles(
         present,
-        {role: name for role, name in asdict(given).items() if name not in (None, ())},
+        names | {"series_id": None} if one_series else names,
         taken,
         read=read or (lambda names: read_columns(path, [n for n in names if n in present])),
         table=str(path),
-        option=lambda role: f"--{role.replace('_', '-')}",
-        one_series=one_series,
+        option=lambda role: f"--{role.replace('_', '-')}{hint.get(role, '')}",
+        one_series=one_series is None,
     )
     return Columns(**roles, static=given.static)
 
@@ -263,12 +267,13 @@ def read_data(
     group: str | None = None,
     labels: Path | None = None,
     lazily: bool = False,
-    one_series: bool = False,
+    one_series: bool | None = False,
 ) -> SeriesData:
     """Read ``path``. ``target``: a column (several: ``a,b``), ``"label"`` for the labels of a file
     that has them, or a static covariate; None: none is wanted. ``labels``: a table with one row
     for each series that has the target, and the group if it is there. ``lazily``: leave the series
-    of a store where they are. ``one_series``: whether a table without ids may be one.
+    of a store where they are. ``one_series``: whether a table is one; None: if it has no ids and
+    its times rise.
     """
     names = tuple(name.strip() for name in target.split(",")) if target else ()
     stored = stored_at(path)
@@ -357,11 +362,9 @@ def _read_file(
     group: str | None,
     *,
     labelled: bool,
-    one_series: bool,
+    one_series: bool | None,
 ) -> tuple[SeriesBatch, Columns]:
-    """``targets`` are no channels; they are in the file if it is ``labelled``. ``one_series``:
-    whether a table without ids may be one.
-    """
+    """``targets`` are no channels; they are in the file if it is ``labelled``."""
     name = path.name.lower()
     if path.is_dir():
         return _read_directory(path, columns), columns

@@ -34,6 +34,7 @@ def forecast_file(
     interval: float,
     out: Path | None,
     report: Path | None,
+    one_series: bool,
     steps: int | None,
     seed: int,
     threads: int | None,
@@ -61,14 +62,14 @@ def forecast_file(
                     f"{name} is for learning, and {model} holds a forecaster that is used as is; "
                     f"leave {name} out, or name another directory with --model"
                 )
-    batch = read_data(path, columns, one_series=True).batch
+    batch = read_data(path, columns, one_series=one_series or None).batch
     dated = batch.time_origin is not None
     moments = _moments(at, dated) if at else None
     steps_ahead = [_duration(text, "--ahead", dated) for text in ahead]
     if loaded is not None:
         forecaster = loaded
     else:
-        data = read_data(path if train is None else train, columns, one_series=True)
+        data = read_data(path if train is None else train, columns, one_series=one_series or None)
         forecaster = RFormerForecaster(
             horizon=max(steps_ahead, default=None)
             if horizon is None
