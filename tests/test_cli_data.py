@@ -136,7 +136,11 @@ def test_semicolons_and_decimal_commas_are_read_with_targets_in_a_table_of_their
     ("name", "text", "words"),
     [
         ("x.csv", "a,time,x\n1,2,3\n", "which column of .* holds the ids of the series: name it"),
-        ("x.csv", "id,a,x\n1,2,3\n", "holds the times: name it with --time. Its columns are id, a"),
+        (
+            "x.csv",
+            "id,a,x\n1,2,3\n",
+            "holds the times: name it with --time. Its columns are 'id', 'a'",
+        ),
         ("x.csv", "id,time\n1,2\n", "has no column left to be a channel; see --channels"),
         ("x.csv", "id,time,x\n1,2,3,4\n", "cannot be read as"),
         ("x.csv", "", "cannot be read as a table"),

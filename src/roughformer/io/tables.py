@@ -15,11 +15,16 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from roughformer.errors import InputError
-from roughformer.series import SeriesBatch, has_exact_ids, to_table
+from roughformer.series import SeriesBatch, has_exact_ids, listed, to_table
 from roughformer.util.checks import existing_file
 
 _PARQUET = (".parquet", ".pq")
 _SEPARATORS = {".csv": ",", ".csv.gz": ",", ".tsv": "\t", ".tsv.gz": "\t"}
+
+# Cells of numbers and dates that were not measured; texts stay as they are.
+_NOTHING = [
+    "", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null", "None", "none", "?", "-",
+]  # fmt: skip
 
 AnyPath = str | PathLike[str]
 
@@ -38,8 +43,8 @@ def read_table(
     """Read one table from ``.parquet``, ``.csv`` or ``.tsv`` files.
 
     A ``.csv`` may have commas, semicolons or tabs, with semicolons and tabs also decimal commas.
-    It is long if ``channel`` and ``value`` are given, else wide. Empty fields, null, nan and ? =
-    not observed. Only the columns that are needed are read.
+    It is long if ``channel`` and ``value`` are given, else wide. Empty fields, NA, null, None,
+    nan, ? and - = not observed. Only the columns that are needed are read.
 
     Parameters
     ----------
@@ -118,6 +123,8 @@ def _naming(file: Path) -> Iterator[None]:
         if isinstance(error, FileNotFoundError | PermissionError):
             raise
         text = " ".join(str(error).split())
+        if isinstance(error, UnicodeError) or "invalid UTF8" in text:
+            text += "; save it as UTF-8"
         raise InputError(f"{file} cannot be read as a table: {text}") from None
 
 
@@ -214,6 +221,10 @@ def read_csv(
         options["convert_options"].column_types = {series_id: pa.string()}
         with opened() as stream:
             table = pv.read_csv(stream, **options)
+    for field in table.schema:
+        if pa.types.is_binary(field.type):
+            name = "the file" if isinstance(source, bytes) else source
+            raise InputError(f"column {field.name!r} of {name} is not UTF-8; save it as UTF-8")
     return table
 
 
@@ -236,7 +247,7 @@ def _csv(
     return opened, {
         "parse_options": pv.ParseOptions(delimiter=separator),
         "convert_options": pv.ConvertOptions(
-            null_values=["", "NA", "N/A", "NaN", "nan", "NULL", "null", "?"],
+            null_values=_NOTHING,
             decimal_point="," if comma else ".",
         ),
     }
@@ -253,9 +264,7 @@ def _require(file: Path | bytes, present: list[str], columns: list[str] | None) 
     name = "the file" if isinstance(file, bytes) else file
     missing = [column for column in columns or () if column not in present]
     if missing:
-        raise InputError(
-            f"{name} has no column {missing[0]!r}; its columns are {', '.join(map(repr, present))}"
-        )
+        raise InputError(f"{name} has no column {missing[0]!r}; its columns are {listed(present)}")
 
 
 def write_table(
