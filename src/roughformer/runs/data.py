@@ -479,7 +479,7 @@ def _targets(
 
 def _is_known(target: Array) -> npt.NDArray[np.bool_]:
     """An empty cell is NaN in a column of numbers, and an empty text in one of texts."""
-    return target != "" if target.dtype.kind == "U" else target == target
+    return np.asarray(target != "" if target.dtype.kind == "U" else target == target, dtype=bool)
 
 
 def _stack(columns: list[Array]) -> Array:
