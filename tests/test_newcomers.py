@@ -46,6 +46,8 @@ def test_usual_names_may_be_written_in_any_way(tmp_path, name):
          r"x\.csv: column 'x' must hold numbers, got the text '80 bpm' in row 0"),
         ("id,time,Größe,y", "{i},{t},{x},{y}", "latin-1", "save it as UTF-8"),
         ("id,time,x,y", "{i},{t},{x},Tod durch Übermut {y}", "latin-1", "save it as UTF-8"),
+        ("id,time,x,y", "{i},{t},{x},{y}", "utf-16", "is UTF-16; save it as UTF-8"),
+        ("# 2024-03-30", "{i},{t},{x},{y}", None, "the first row must name the columns"),
         ("id,time,x,y", "{i},{t},{x},{t}", None, "write one value in all rows of a series"),
         ("id,patient,time,x,y", "{i}{t},{i},{t},{x},{y}", None,
          "'id' of .* is different in each row, .* with --series-id"),
@@ -58,6 +60,20 @@ def test_the_cell_and_the_remedy_are_told(tmp_path, header, row, text, words):
     with pytest.raises(InputError, match=words) as refused:
         rf.read(file, target="y")
     assert len(str(refused.value)) < 500
+
+
+@pytest.mark.parametrize("row", ["{i}, {t}, {x}, {y}", "{i},{t},{x},{y}"])
+@pytest.mark.parametrize(
+    "header", ["id, time, x, y", "id ,time,x, y", " id,time,x,y,", "id,time,x,y,,"]
+)
+def test_spaces_and_separators_too_many_do_no_harm(tmp_path, header, row):
+    file = table(tmp_path / "x.csv", header, row + "," * (header.count(",") - 3))
+    file.write_text(file.read_text().replace("80", "", 1))
+    data = rf.read(file, target="y")
+    assert data.batch.channels == ("x",)
+    assert (data.columns.series_id, data.columns.time) == ("id", "time")
+    assert data.target.tolist() == [0, 1, 0, 1]
+    assert np.isnan(data.batch.values[:, 0]).tolist() == [True] + [False] * 11
 
 
 def test_rows_that_are_series_are_read_if_it_is_said_so(tmp_path):
@@ -102,3 +118,21 @@ def test_labels_that_each_stand_once_are_told():
     x = [np.arange(5.0)[:, None] + i for i in range(6)]
     with pytest.warns(UserWarning, match="each series has a label of its own"):
         rf.RFormerClassifier(n_jobs=1, random_state=0).fit(x, list("abcdef"))
+
+
+def test_a_note_is_shown_once(monkeypatch, capsys):
+    import warnings
+
+    from roughformer import cli
+
+    def noisy(*_, **__):
+        for _ in range(3):
+            warnings.warn("the same", UserWarning, stacklevel=1)
+        return 0
+
+    monkeypatch.setattr(cli, "app", noisy)
+    monkeypatch.setattr("sys.argv", ["roughformer"])
+    with pytest.raises(SystemExit):
+        warnings.simplefilter("always")
+        cli.main()
+    assert capsys.readouterr().err == "note: the same\n"

@@ -23,7 +23,8 @@ _SEPARATORS = {".csv": ",", ".csv.gz": ",", ".tsv": "\t", ".tsv.gz": "\t"}
 
 # Cells of numbers and dates that were not measured; texts stay as they are.
 _NOTHING = [
-    "", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null", "None", "none", "?", "-",
+    "", " ", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null", "None", "none",
+    "?", "-",
 ]  # fmt: skip
 
 AnyPath = str | PathLike[str]
@@ -125,6 +126,8 @@ def _naming(file: Path) -> Iterator[None]:
         text = " ".join(str(error).split())
         if isinstance(error, UnicodeError) or "invalid UTF8" in text:
             text += "; save it as UTF-8"
+        if re.search("Expected [0-9]+ columns", text):
+            text += "; the first row must name the columns, and the others have a cell for each"
         raise InputError(f"{file} cannot be read as a table: {text}") from None
 
 
@@ -243,14 +246,21 @@ def _csv(
         head, _, rest = stream.read(65_536).partition(b"\n")
     if separator is None:
         separator = max((",", ";", "\t"), key=lambda sign: head.count(sign.encode()))
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise InputError("the file is UTF-16; save it as UTF-8")
     comma = separator != "," and re.search(rb"\d,\d", rest) is not None
-    return opened, {
+    options: dict[str, Any] = {
         "parse_options": pv.ParseOptions(delimiter=separator),
         "convert_options": pv.ConvertOptions(
             null_values=_NOTHING,
             decimal_point="," if comma else ".",
         ),
     }
+    names = _csv_names(opened, options) if b" " in head else []
+    if any(name != name.strip() for name in names):  # a space after each comma
+        names = [name.strip() for name in names]
+        options["read_options"] = pv.ReadOptions(column_names=names, skip_rows=1)
+    return opened, options
 
 
 def _csv_names(opened: Callable[[], pa.NativeFile], options: dict[str, Any]) -> list[str]:

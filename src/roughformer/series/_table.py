@@ -383,6 +383,8 @@ def is_kept_index(name: str, series_id: str | None, read: Read) -> bool:
         return _KEPT_INDEX.fullmatch(name) is not None
     data = read([name] if series_id is None else [name, series_id])
     numbers = data.column(0)
+    if pt.is_null(numbers.type):  # a separator after the last column of a CSV
+        return True
     distinct = pt.is_integer(numbers.type) and pc.count_distinct(numbers).as_py() == len(numbers)
     if not distinct or numbers.null_count:
         return False
