@@ -55,7 +55,7 @@ def test_times_may_be_dates_and_default_to_ten_steps_up_to_the_horizon(tmp_path)
     assert "expected dates" in fails(*ask, "--at", "soon")
     for year in ("10", "2024", "-5.0"):
         assert "a year is 2024-01-01" in fails(*ask, "--at", year)
-    succeeds(*ask, "--ahead", "90,30min,2h", "--horizon", "3h")
+    succeeds(*ask, "--ahead", "90s,30min,2h", "--horizon", "3h")
     found = pq.read_table(tmp_path / "o.parquet").column("time").to_numpy()[:3]
     assert (np.diff(found) / np.timedelta64(1, "s")).tolist() == [1710.0, 5400.0]
     assert "--ahead must be a positive number, a duration" in fails(*ask, "--ahead", "soon")
@@ -137,6 +137,9 @@ def test_a_table_without_ids_whose_times_rise_is_one_series(tmp_path):
     assert "learning from 1 series of sales" in done.err
     table = pv.read_csv(tmp_path / "out.csv").to_pydict()
     assert table["channel"] == ["sales"] * 2
+    assert "expected a unit, such as 7d" in fails("forecast", tmp_path / "one.csv", "--ahead", "7")
+    (tmp_path / "umsatz.csv").write_text("Datum,sales\n" + rows)
+    assert "name it with --time. Its" in fails("forecast", tmp_path / "umsatz.csv", *QUICK)
     (tmp_path / "two.csv").write_text("date,sales\n" + rows + rows)
     assert "say --one-series" in fails("forecast", tmp_path / "two.csv", *QUICK)
 

@@ -2,7 +2,6 @@
 
 import re
 import warnings
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -112,9 +111,15 @@ def forecast_file(
 
 
 def _duration(text: str, name: str, dated: bool) -> float:
-    with suppress(ValueError):
-        return duration_of(float(text), name, dated=dated)
-    return duration_of(text, name, dated=dated)
+    try:
+        number = float(text)
+    except ValueError:
+        return duration_of(text, name, dated=dated)
+    if dated:  # days or seconds?
+        raise InputError(
+            f"{name}: with dates expected a unit, such as {text}d or {text}h, got {text}"
+        )
+    return duration_of(number, name, dated=dated)
 
 
 def _moments(at: tuple[str, ...], dated: bool) -> Any:

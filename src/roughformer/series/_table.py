@@ -440,7 +440,7 @@ def guess_roles(
     roles = dict.fromkeys(("series_id", "time", "channel", "value", "channels"))
     roles |= {role: given[role] for role in roles if role in given}
     time: str | None = roles["time"] or _usual_name(present, "time")
-    for role in ("series_id", "time"):
+    for role in ("time", "series_id"):
         if role not in given:
             name = _usual_name(present, role)
             one = one_series and role == "series_id" and time is not None
