@@ -135,3 +135,11 @@ def test_a_note_is_shown_once(monkeypatch, capsys):
     with pytest.raises(SystemExit):
         cli.main()
     assert capsys.readouterr().err == "note: the same\n"
+
+
+def test_channels_of_a_long_table_that_a_model_does_not_know_write_no_cells():
+    table = {"id": [0] * 4, "t": [0, 0, 1, 1], "name": ["hr", "pulse"] * 2, "v": [1.0, 2, 3, 4]}
+    roles = {"series_id": "id", "time": "t", "channel": "name", "value": "v"}
+    batch = rf.SeriesBatch.from_table(table, **roles, channels=("hr", "spo2"), absent=True)
+    assert batch.values[:, 0].tolist() == [1, 3]
+    assert np.isnan(batch.values[:, 1]).all()

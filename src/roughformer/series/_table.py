@@ -786,7 +786,7 @@ def _long(
     single = pt.is_float32(rows.data.column(value).type)
     place = np.array([names.index(n) if n in names else -1 for n in present], dtype=np.int64)
     kinds = place[kinds] if len(kinds) else kinds
-    if len(names) < len(present):  # rows of channels that were not chosen
+    if (place < 0).any():  # rows of channels that were not chosen
         kept = np.flatnonzero(kinds >= 0)
         codes, times, kinds, data = codes[kept], times[kept], kinds[kept], data[kept]
         empty = np.flatnonzero(np.bincount(codes, minlength=rows.n_series) == 0)
