@@ -151,6 +151,17 @@ def test_a_file_is_read_with_its_gaps(call):
     assert truth == 70
 
 
+def test_a_file_that_only_the_service_can_read_gives_its_first_series(call):
+    rows = ("8;2024-03-30 00:00:00;1,5;2", "8;2024-03-30 00:01:00;;3", "9;2024-03-30 00:00:00;4;5")
+    text = "\n".join(("Patient;Date;ECG;PPG", *rows))
+    got = call(
+        "file.js",
+        "(r => [r.title, r.end - r.start, [...r.values(0)], [...r.values(1)].map(x => x + '')])"
+        f"({open_file(text)})",
+    )
+    assert got == ["8 of x.csv", 60, [2, 3], ["1.5", "NaN"]]
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
