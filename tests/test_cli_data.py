@@ -136,7 +136,11 @@ def test_semicolons_and_decimal_commas_are_read_with_targets_in_a_table_of_their
     ("name", "text", "words"),
     [
         ("x.csv", "a,time,x\n1,2,3\n", "which column of .* holds the ids of the series: name it"),
-        ("x.csv", "id,a,x\n1,2,3\n", "holds the times: name it with --time. Its columns are id, a"),
+        (
+            "x.csv",
+            "id,a,x\n1,2,3\n",
+            "holds the times: name it with --time. Its columns are 'id', 'a'",
+        ),
         ("x.csv", "id,time\n1,2\n", "has no column left to be a channel; see --channels"),
         ("x.csv", "id,time,x\n1,2,3,4\n", "cannot be read as"),
         ("x.csv", "", "cannot be read as a table"),
@@ -228,10 +232,10 @@ def test_series_without_ids_are_one_only_where_they_are_forecast(tmp_path):
     rows = "".join(f"{i // 5},{i},{i % 3}\n" for i in range(20))
     file = write(tmp_path / "x.csv", "stay,time,x\n" + rows)
     labels = write(tmp_path / "y.csv", "stay,died\n0,1\n1,0\n2,1\n3,0\n")
-    for options in ({"target": "died", "labels": labels}, {}, {"one_series": True}):
+    for options in ({"target": "died", "labels": labels}, {}, {"one_series": None}):
         with pytest.raises(InputError, match="holds the ids of the series"):
             read_data(file, Columns(), **options)
     one = write(tmp_path / "one.csv", "time,x\n" + "".join(f"{i},{i % 3}\n" for i in range(20)))
-    assert len(read_data(one, Columns(), one_series=True).batch) == 1
+    assert len(read_data(one, Columns(), one_series=None).batch) == 1
     with pytest.raises(InputError, match="holds the ids of the series"):
         read_data(one, Columns())

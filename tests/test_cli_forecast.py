@@ -55,7 +55,7 @@ def test_times_may_be_dates_and_default_to_ten_steps_up_to_the_horizon(tmp_path)
     assert "expected dates" in fails(*ask, "--at", "soon")
     for year in ("10", "2024", "-5.0"):
         assert "a year is 2024-01-01" in fails(*ask, "--at", year)
-    succeeds(*ask, "--ahead", "90,30min,2h", "--horizon", "3h")
+    succeeds(*ask, "--ahead", "90s,30min,2h", "--horizon", "3h")
     found = pq.read_table(tmp_path / "o.parquet").column("time").to_numpy()[:3]
     assert (np.diff(found) / np.timedelta64(1, "s")).tolist() == [1710.0, 5400.0]
     assert "--ahead must be a positive number, a duration" in fails(*ask, "--ahead", "soon")
@@ -137,5 +137,25 @@ def test_a_table_without_ids_whose_times_rise_is_one_series(tmp_path):
     assert "learning from 1 series of sales" in done.err
     table = pv.read_csv(tmp_path / "out.csv").to_pydict()
     assert table["channel"] == ["sales"] * 2
+    assert "expected a unit, such as 7d" in fails("forecast", tmp_path / "one.csv", "--ahead", "7")
+    (tmp_path / "umsatz.csv").write_text("Datum,sales\n" + rows)
+    assert "name it with --time. Its" in fails("forecast", tmp_path / "umsatz.csv", *QUICK)
     (tmp_path / "two.csv").write_text("date,sales\n" + rows + rows)
-    assert "which column of" in fails("forecast", tmp_path / "two.csv", *QUICK)
+    assert "say --one-series" in fails("forecast", tmp_path / "two.csv", *QUICK)
+
+
+def test_unsorted_rows_are_one_series_if_it_is_said_so(tmp_path):
+    rows = [f"{i / 4},{i % 7}\n" for i in range(80)]
+    for name, order in ("sorted", rows), ("backwards", rows[::-1]), ("twice", rows + rows):
+        (tmp_path / f"{name}.csv").write_text("time,sales\n" + "".join(order))
+    command = ("--horizon", "3", "--ahead", "1,2", *QUICK, "--out")
+    succeeds("forecast", tmp_path / "sorted.csv", *command, tmp_path / "a.csv")
+    assert "say --one-series" in fails("forecast", tmp_path / "backwards.csv", *QUICK)
+    done = succeeds(
+        "forecast", tmp_path / "backwards.csv", "--one-series", *command, tmp_path / "b.csv"
+    )
+    assert "learning from 1 series of sales" in done.err
+    assert (tmp_path / "b.csv").read_text() == (tmp_path / "a.csv").read_text()
+    assert "got 0.0 twice" in fails("forecast", tmp_path / "twice.csv", "--one-series", *QUICK)
+    both = ("--one-series", "--series-id", "sales")
+    assert "give one of them only" in fails("forecast", tmp_path / "sorted.csv", *both, code=2)

@@ -6,6 +6,7 @@ import pytest
 from command import SMALL, fails, succeeds
 from roughformer.errors import InputError
 from roughformer.io import write_table
+from roughformer.runs import Columns, read_data
 from roughformer.runs.run import parse_assignments
 from roughformer.train.validation import classification_scores
 from small import make_sine
@@ -87,14 +88,18 @@ def test_a_table_of_headings_holds_no_series(tmp_path, head):
     assert line == f"{tmp_path / 'x.csv'} holds no series"
 
 
-def test_a_label_that_is_missing_is_told_by_its_series(files, tmp_path):
+def test_series_whose_label_is_an_empty_cell_are_left_out_and_told(tmp_path):
     rows = "".join(
         f"{i},{t},{t * i},{'' if i == 4 else i % 2}\n" for i in range(9) for t in range(3)
     )
-    (tmp_path / "x.csv").write_text("series_id,time,a,kind\n" + rows)
-    task = ("--target", "kind", "--task", "classification", "-q")
-    line = fails("train", tmp_path / "x.csv", *task, "--out", tmp_path / "run")
-    assert line == "series 4 has no label; leave series without one out"
+    texts = rows.replace(",1\n", ",yes\n").replace(",0\n", ",no\n")
+    for name, text in ("numbers", rows), ("texts", texts):
+        (tmp_path / f"{name}.csv").write_text("series_id,time,a,kind\n" + text)
+        data = read_data(tmp_path / f"{name}.csv", Columns(), target="kind")
+        assert data.batch.ids.tolist() == [0, 1, 2, 3, 5, 6, 7, 8]
+        assert len(np.unique(data.target)) == 2
+        (note,) = data.notes
+        assert note == "1 of 9 series have no 'kind' and are left out; the first is series 4"
 
 
 @pytest.mark.parametrize("text", ['{"a":1}', "{a:1}", "[1, 2"])

@@ -210,8 +210,9 @@ WIDE_ROLES = {"series_id": "who", "time": "when"}
         (
             {**LONG, "t": ["a", "b", "c"]},
             LONG_ROLES,
-            "times in column 't' must be numbers, dates or durations, got string; parse them "
-            "first, e.g. with pandas.to_datetime",
+            "times in column 't' must be numbers, dates or durations, got the text 'a' "
+            "in row 0; write dates as 2024-03-30T14:05:00, or parse them first, e.g. with "
+            "pandas.to_datetime",
         ),
         (
             WIDE,
@@ -232,14 +233,14 @@ WIDE_ROLES = {"series_id": "who", "time": "when"}
         (
             WIDE,
             WIDE_ROLES,
-            "column 'sick' must hold numbers, got string; convert it, leave it out by naming the "
-            "channels, or give it another role",
+            "column 'sick' must hold numbers, got the text 'no' in row 0; convert it, leave it out "
+            "by naming the channels, or give it another role",
         ),
         (
             WIDE,
             {**WIDE_ROLES, "static": ["y"], "label": "sick"},
             "column 'y' must not change within a series, got 3.0 in row 2 and 1.0 before in series "
-            "0 (id 'b'); give it as a channel instead",
+            "0 (id 'b'); write one value in all rows of a series, or give it as a channel",
         ),
         (
             {**WIDE, "when": [1.0, 1.0, 1.0, 2.0, 2.0]},

@@ -276,3 +276,12 @@ def test_the_ward_shows_all_streams_with_the_alarming_ones_first(rates, open_pag
     for name in ("calm", "fast"):
         rates.http.delete(f"v1/streams/{name}")
     page.wait_for_selector("#ward li", state="detached")
+
+
+def test_the_ward_tells_dates_and_not_seconds_since_1970(rates, open_page):
+    rates.http.post("v1/streams", json={"id": "dated"})
+    body = {"times": [1711757808.0], "values": [[0.0] * len(rates.service.model.channels)]}
+    assert rates.http.post("v1/streams/dated/push", json=body).status_code == 200
+    page = open_page(rates.url + "ward")
+    page.wait_for_selector("#ward .hint:has-text('last observation at 03-30 00:16')")
+    rates.http.delete("v1/streams/dated")

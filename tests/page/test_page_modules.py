@@ -40,6 +40,19 @@ def test_numbers_and_times_are_written_for_people(call):
     assert call("format.js", "[m.signed(-0.0001, 1.2), m.signed(26.31, 1.2)]") == ["0.0", "+26.3"]
     times = call("format.js", "xs.map(x => m.clock(x))", xs=[0, 59.99, 61, 3599.4, 1.7e9, -5])
     assert times == ["0:00", "0:59", "1:01", "59:59", "22:13:20", "−0:05"]
+    shares = call("format.js", "xs.map(x => m.percent(x))", xs=[0, 0.002, 0.5, 0.996, 1])
+    assert shares == ["0 %", "< 1 %", "50 %", "> 99 %", "100 %"]
+
+
+def test_dates_are_those_of_the_file_wherever_the_browser_is(browser, rates):
+    context = browser.new_context(timezone_id="Asia/Tokyo", locale="de-DE")
+    page = context.new_page()
+    page.goto(rates.url)
+    script = """async spans => {
+        const m = await import("/page/format.js");
+        return spans.map(x => m.moment(1711757808, x)) }"""
+    assert page.evaluate(script, [60, 86400, 1e6]) == ["00:16:48", "03-30 00:16", "2024-03-30"]
+    context.close()
 
 
 def test_ticks_are_round_and_inside(call):
@@ -136,6 +149,17 @@ def test_a_file_is_read_with_its_gaps(call):
     assert ppg == ["0", "-1", "-2", "NaN", "-4", "-5", "-6", "-7", "-8"]
     assert ecg == list(range(9))
     assert truth == 70
+
+
+def test_a_file_that_only_the_service_can_read_gives_its_first_series(call):
+    rows = ("8;2024-03-30 00:00:00;1,5;2", "8;2024-03-30 00:01:00;;3", "9;2024-03-30 00:00:00;4;5")
+    text = "\n".join(("Patient;Date;ECG;PPG", *rows))
+    got = call(
+        "file.js",
+        "(r => [r.title, r.end - r.start, [...r.values(0)], [...r.values(1)].map(x => x + '')])"
+        f"({open_file(text)})",
+    )
+    assert got == ["8 of x.csv", 60, [2, 3], ["1.5", "NaN"]]
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import roughformer as rf
+from command import succeeds
+from roughformer.runs import load_model
 from serving import running
 from small import make
 
@@ -80,3 +82,19 @@ def test_a_model_without_streams_has_the_page_of_whole_series(model, server):
         assert "page/series.js" in other.http.get("/").text
     assert "page/main.js" in server.http.get("/").text
     assert "page/series.js" in server.http.get("/series").text
+
+
+def test_a_run_reads_the_file_that_it_was_trained_on(tmp_path):
+    rng = np.random.default_rng(0)
+    rows = [f"{k};2024-03-0{d};{rng.normal():.3f};{k % 2}" for k in range(12) for d in range(1, 6)]
+    text = "Fall-Nr.;Zeitpunkt;Puls;Tod\n" + "\n".join(rows).replace(".", ",")
+    (tmp_path / "x.csv").write_text(text)
+    names = ("--target", "Tod", "--series-id", "Fall-Nr.", "--time", "Zeitpunkt")
+    succeeds("train", tmp_path / "x.csv", *names, "--out", tmp_path / "run", "--no-plots", "-q")
+    succeeds("predict", tmp_path / "run", tmp_path / "x.csv", "--out", tmp_path / "p.csv")
+    with running(load_model(tmp_path / "run").predictor_) as server:
+        answer = server.http.post("/v1/read", content=text.encode())
+        assert answer.status_code == 200, answer.text
+        told = server.http.post("/v1/predict", json=answer.json()).json()["predictions"]
+    expected = (tmp_path / "p.csv").read_text().split()[1:]
+    assert [f"{entry['id']},{entry['label']}" for entry in told] == expected

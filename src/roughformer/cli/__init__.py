@@ -7,6 +7,8 @@ import json
 import platform
 import sys
 import warnings
+from collections.abc import Callable
+from functools import cache
 from importlib.metadata import PackageNotFoundError, entry_points, version
 from typing import Annotated, Any
 
@@ -110,9 +112,14 @@ def _root(
     """Options of every command."""
 
 
-def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    """One line for people; where in the code it arose does not help them."""
-    typer.echo(f"note: {' '.join(str(message).split())}", err=True)
+def _warnings_once() -> Callable[..., None]:
+    """Show each warning once, as a line for people: where it arose does not help them."""
+
+    @cache
+    def say(text: str) -> None:
+        typer.echo(f"note: {text}", err=True)
+
+    return lambda message, *_, **__: say(" ".join(str(message).split()))
 
 
 def main() -> None:
@@ -123,7 +130,7 @@ def main() -> None:
     debug = len(arguments) < len(sys.argv) - 1
     try:
         with warnings.catch_warnings():
-            warnings.showwarning = _show_warning
+            warnings.showwarning = _warnings_once()
             code = app(arguments or ["--help"], prog_name="roughformer", standalone_mode=False)
         if code == 130:  # what typer makes of Ctrl-C
             raise Interrupted("interrupted")

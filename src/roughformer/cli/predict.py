@@ -257,6 +257,14 @@ def forecast(
             "what came, with errors against the horizon. Meaningful with --train or a model."
         ),
     ] = None,
+    one_series: Annotated[
+        bool,
+        option(
+            "All rows of the table are one series, in any order (default: if it has no ids and "
+            "its times rise).",
+            "--one-series",
+        ),
+    ] = False,
     steps: Annotated[int | None, option("Steps of training (default: 3000).", min=1)] = None,
     seed: Annotated[int, option("Seed of the training.")] = 0,
     threads: options.Threads = None,
@@ -264,6 +272,8 @@ def forecast(
     """Forecast or interpolate: a row for each series, time and channel, with an interval."""
     if at is not None and ahead is not None:
         raise typer.BadParameter("give one of them only", param_hint="--at, --ahead")
+    if one_series and table.series_id is not None:
+        raise typer.BadParameter("give one of them only", param_hint="--one-series, --series-id")
     options.check_place(out, "--out")
     options.check_place(report, "--report")
     from roughformer.runs import forecast_file
@@ -272,7 +282,7 @@ def forecast(
         data, table.columns(), model=model, train=train, at=options.words_of(at),
         ahead=options.words_of(ahead), horizon=horizon,
         known_future=options.words_of(known_future), interval=interval, out=out,
-        report=report, steps=steps, seed=seed, threads=threads,
+        report=report, one_series=one_series, steps=steps, seed=seed, threads=threads,
     )  # fmt: skip
     for path in (out, report):
         if path is not None:

@@ -185,6 +185,9 @@ def _verdict(scores: Scores) -> str:
     """One sentence: whether the model is better than each baseline."""
     if len(scores) < 2:
         return ""
+    simple_scores = scores.get("majority class", {})
+    if simple_scores.get("accuracy") == 1:
+        return "All series that were held out are of one class, which says nothing of the model."
     if scores["model"].get("accuracy") == 1:
         return "No series that was held out was predicted wrong."
     metric, sign = ("accuracy", 1) if "accuracy" in scores["model"] else ("rmse", -1)
@@ -197,6 +200,13 @@ def _verdict(scores: Scores) -> str:
     if own > goodness[best]:
         return f"The model is ahead of every baseline; the best of them is {best}."
     simple = "majority class" if metric == "accuracy" else "mean"
+    loss, simple_loss = scores["model"].get("log_loss"), simple_scores.get("log_loss")
+    if own == goodness.get(simple) and loss is not None and loss < (simple_loss or 0):
+        return (
+            "By accuracy the model is not better than the majority class, but its probabilities "
+            f"are (log loss {loss:.3g}, not {simple_loss:.3g}): to find the rarer class choose a "
+            "threshold of its probability."
+        )
     if own <= goodness.get(simple, -math.inf):
         return (
             f"The model is not better than the {simple}: these series do not tell the target, or "

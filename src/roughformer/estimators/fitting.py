@@ -480,6 +480,8 @@ class TrainedEstimator(GroupedParameters):
             text = "there is one series only, so the model can only memorise it"
         elif classes is not None and len(classes) == 1:
             text = f"all labels are {classes.tolist()[0]!r}: the model will always answer that"
+        elif classes is not None and len(classes) == n:
+            text = "each series has a label of its own: no class can be learned from one series"
         if text:
             warnings.warn(text, UserWarning, stacklevel=3)
 

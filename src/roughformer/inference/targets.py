@@ -229,7 +229,10 @@ def check_numbers(y: Any, n: int) -> tuple[Array, bool]:
     if array.ndim == 0 or len(array) != n:
         raise InputError(f"there are {n} series but targets of shape {array.shape}")
     if np.isinf(array).any():
-        raise InputError("targets must be finite numbers, or NaN where they are not known")
+        raise InputError(
+            "targets must be finite numbers, or NaN where they are not known; got infinity for "
+            f"series {np.argwhere(np.isinf(array))[0][0]}"
+        )
     largest = float(np.nanmax(np.abs(array), initial=0.0))
     if largest > _LARGEST:
         raise InputError(

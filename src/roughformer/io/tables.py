@@ -15,11 +15,17 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from roughformer.errors import InputError
-from roughformer.series import SeriesBatch, has_exact_ids, to_table
+from roughformer.series import SeriesBatch, has_exact_ids, listed, to_table
 from roughformer.util.checks import existing_file
 
 _PARQUET = (".parquet", ".pq")
 _SEPARATORS = {".csv": ",", ".csv.gz": ",", ".tsv": "\t", ".tsv.gz": "\t"}
+
+# Cells of numbers and dates that were not measured; texts stay as they are.
+_NOTHING = [
+    "", " ", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null", "None", "none",
+    "?", "-",
+]  # fmt: skip
 
 AnyPath = str | PathLike[str]
 
@@ -38,8 +44,8 @@ def read_table(
     """Read one table from ``.parquet``, ``.csv`` or ``.tsv`` files.
 
     A ``.csv`` may have commas, semicolons or tabs, with semicolons and tabs also decimal commas.
-    It is long if ``channel`` and ``value`` are given, else wide. Empty fields, null, nan and ? =
-    not observed. Only the columns that are needed are read.
+    It is long if ``channel`` and ``value`` are given, else wide. Empty fields, NA, null, None,
+    nan, ? and - = not observed. Only the columns that are needed are read.
 
     Parameters
     ----------
@@ -118,6 +124,10 @@ def _naming(file: Path) -> Iterator[None]:
         if isinstance(error, FileNotFoundError | PermissionError):
             raise
         text = " ".join(str(error).split())
+        if isinstance(error, UnicodeError) or "invalid UTF8" in text:
+            text += "; save it as UTF-8"
+        if re.search("Expected [0-9]+ columns", text):
+            text += "; the first row must name the columns, and the others have a cell for each"
         raise InputError(f"{file} cannot be read as a table: {text}") from None
 
 
@@ -214,6 +224,10 @@ def read_csv(
         options["convert_options"].column_types = {series_id: pa.string()}
         with opened() as stream:
             table = pv.read_csv(stream, **options)
+    for field in table.schema:
+        if pa.types.is_binary(field.type):
+            name = "the file" if isinstance(source, bytes) else source
+            raise InputError(f"column {field.name!r} of {name} is not UTF-8; save it as UTF-8")
     return table
 
 
@@ -232,14 +246,21 @@ def _csv(
         head, _, rest = stream.read(65_536).partition(b"\n")
     if separator is None:
         separator = max((",", ";", "\t"), key=lambda sign: head.count(sign.encode()))
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise InputError("the file is UTF-16; save it as UTF-8")
     comma = separator != "," and re.search(rb"\d,\d", rest) is not None
-    return opened, {
+    options: dict[str, Any] = {
         "parse_options": pv.ParseOptions(delimiter=separator),
         "convert_options": pv.ConvertOptions(
-            null_values=["", "NA", "N/A", "NaN", "nan", "NULL", "null", "?"],
+            null_values=_NOTHING,
             decimal_point="," if comma else ".",
         ),
     }
+    names = _csv_names(opened, options) if b" " in head else []
+    if any(name != name.strip() for name in names):  # a space after each comma
+        names = [name.strip() for name in names]
+        options["read_options"] = pv.ReadOptions(column_names=names, skip_rows=1)
+    return opened, options
 
 
 def _csv_names(opened: Callable[[], pa.NativeFile], options: dict[str, Any]) -> list[str]:
@@ -253,9 +274,7 @@ def _require(file: Path | bytes, present: list[str], columns: list[str] | None) 
     name = "the file" if isinstance(file, bytes) else file
     missing = [column for column in columns or () if column not in present]
     if missing:
-        raise InputError(
-            f"{name} has no column {missing[0]!r}; its columns are {', '.join(map(repr, present))}"
-        )
+        raise InputError(f"{name} has no column {missing[0]!r}; its columns are {listed(present)}")
 
 
 def write_table(

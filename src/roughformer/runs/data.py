@@ -20,7 +20,7 @@ from roughformer.io import (
     read_ts,
     read_wfdb,
 )
-from roughformer.series import Read, SeriesBatch, guess_roles
+from roughformer.series import Read, SeriesBatch, guess_roles, listed
 from roughformer.store import MANIFEST, MARKER, StoredSeries
 
 _PARQUET = (".parquet", ".pq")
@@ -73,21 +73,25 @@ def resolve(
     taken: Sequence[str],
     read: Read | None = None,
     *,
-    one_series: bool = False,
+    one_series: bool | None = False,
 ) -> Columns:
     """Find out what was not given: ids and times by usual names, a long table by its columns
     ``channel`` and ``value``, the channels of a wide one as the columns with no other role
     (``taken`` have one, and so has ``label``). ``read`` reads columns of a file that is not local.
-    ``one_series``: whether a table without ids may be one.
+    ``one_series``: whether the table is one; None: if it has no ids and its times rise.
     """
+    names = {role: name for role, name in asdict(given).items() if name not in (None, ())}
+    hint = (
+        {"series_id": " (or say --one-series, if all rows are one)"} if one_series is None else {}
+    )
     roles = guess_roles(
         present,
-        {role: name for role, name in asdict(given).items() if name not in (None, ())},
+        names | {"series_id": None} if one_series else names,
         taken,
         read=read or (lambda names: read_columns(path, [n for n in names if n in present])),
         table=str(path),
-        option=lambda role: f"--{role.replace('_', '-')}",
-        one_series=one_series,
+        option=lambda role: f"--{role.replace('_', '-')}{hint.get(role, '')}",
+        one_series=one_series is None,
     )
     return Columns(**roles, static=given.static)
 
@@ -99,9 +103,7 @@ def values_by_series(path: Path, key: str, column: str) -> dict[str, Any]:
     present = column_names(path)
     missing = [name for name in (key, column) if name not in present]
     if missing:
-        raise InputError(
-            f"{path} has no column {missing[0]!r}; its columns are {', '.join(present)}"
-        )
+        raise InputError(f"{path} has no column {missing[0]!r}; its columns are {listed(present)}")
     table = read_columns(path, (key, column))
     small = pa.table({"key": table.column(key), "value": table.column(column)})
     rows = small.group_by("key").aggregate([("value", "min"), ("value", "max")]).to_pylist()
@@ -263,12 +265,13 @@ def read_data(
     group: str | None = None,
     labels: Path | None = None,
     lazily: bool = False,
-    one_series: bool = False,
+    one_series: bool | None = False,
 ) -> SeriesData:
     """Read ``path``. ``target``: a column (several: ``a,b``), ``"label"`` for the labels of a file
     that has them, or a static covariate; None: none is wanted. ``labels``: a table with one row
     for each series that has the target, and the group if it is there. ``lazily``: leave the series
-    of a store where they are. ``one_series``: whether a table without ids may be one.
+    of a store where they are. ``one_series``: whether a table is one; None: if it has no ids and
+    its times rise.
     """
     names = tuple(name.strip() for name in target.split(",")) if target else ()
     stored = stored_at(path)
@@ -282,21 +285,31 @@ def read_data(
     twice = [name for i, name in enumerate(names) if name in names[:i]]
     if twice:
         raise InputError(f"--target names {twice[0]!r} twice; name each target once")
+    guessed = columns.channels is None
     batch, columns = _read_file(
         path, columns, names, group, labelled=labels is None, one_series=one_series
     )
     groups = None if group is None else _groups(path, columns, group, labels, batch)
     values = None
-    notes: tuple[str, ...] = ()
+    notes = _constant_channels(batch) if guessed and names and _is_table(path) else ()
     if names and labels is not None:
         values, known = _from_labels(labels, columns, names, batch)
         if not known.all():
             missing = int((~known).sum())
-            notes = (f"{missing} of {len(batch)} series have no row in {labels} and are left out",)
+            notes += (f"{missing} of {len(batch)} series have no row in {labels} and are left out",)
             batch, values = _with_ids(batch)[known], values[known]
             groups = None if groups is None else groups[known]
     elif names:
         values = _targets(path, columns, names, batch)
+        # Of one target; where there are several, some of them may be known.
+        known = _is_known(values) if values.ndim == 1 else np.ones(len(batch), dtype=bool)
+        if not known.all() and known.any():
+            notes += (
+                f"{(~known).sum()} of {len(batch)} series have no {names[0]!r} and are left out; "
+                f"the first is series {_keys(batch)[int(np.argmin(known))]}",
+            )
+            batch, values = _with_ids(batch)[known], values[known]
+            groups = None if groups is None else groups[known]
     return SeriesData(batch, values, groups, columns, notes)
 
 
@@ -310,6 +323,24 @@ def stamps(batch: SeriesBatch, times: Array) -> Array:
     if batch.time_origin is None:
         return times
     return np.asarray(batch.time_origin + np.rint(times * 1e9).astype("timedelta64[ns]"))
+
+
+def _constant_channels(batch: SeriesBatch) -> tuple[str, ...]:
+    """Notes of channels that never change within a series but differ between series: often what
+    was known of a patient only in the end, and with it the answer.
+    """
+    if len(batch) < 2 or batch.lengths.max() < 2:
+        return ()
+    high = np.fmax.reduceat(batch.values, batch.offsets[:-1], axis=0)
+    low = np.fmin.reduceat(batch.values, batch.offsets[:-1], axis=0)
+    changes = (high > low).any(axis=0)
+    differs = np.fmax.reduce(high, axis=0) > np.fmin.reduce(low, axis=0)
+    return tuple(
+        f"channel {name!r} never changes within a series: if it gives the target away, leave it "
+        "out by naming the others with --channels; if it is known beforehand, name it with --static"
+        for name, one in zip(batch.channels, differs & ~changes, strict=True)
+        if one
+    )
 
 
 def _with_ids(batch: SeriesBatch) -> SeriesBatch:
@@ -357,11 +388,9 @@ def _read_file(
     group: str | None,
     *,
     labelled: bool,
-    one_series: bool,
+    one_series: bool | None,
 ) -> tuple[SeriesBatch, Columns]:
-    """``targets`` are no channels; they are in the file if it is ``labelled``. ``one_series``:
-    whether a table without ids may be one.
-    """
+    """``targets`` are no channels; they are in the file if it is ``labelled``."""
     name = path.name.lower()
     if path.is_dir():
         return _read_directory(path, columns), columns
@@ -370,18 +399,30 @@ def _read_file(
         # A role that is not a channel must not become one.
         taken = [*targets, *([group] if group else [])]
         taken = [c for c in taken if c in present]
+        guessed = columns.series_id is None
         columns = resolve(path, columns, present, taken, one_series=one_series)
         assert columns.time is not None
-        batch = read_table(
-            path,
-            series_id=columns.series_id,
-            time=columns.time,
-            channel=columns.channel,
-            value=columns.value,
-            channels=columns.channels,
-            static=columns.static,
-            label=targets[0] if labelled and len(targets) == 1 and targets[0] in present else None,
-        )
+        label = targets[0] if labelled and len(targets) == 1 and targets[0] in present else None
+        try:
+            batch = read_table(
+                path,
+                series_id=columns.series_id,
+                time=columns.time,
+                channel=columns.channel,
+                value=columns.value,
+                channels=columns.channels,
+                static=columns.static,
+                label=label,
+            )
+        except InputError as error:
+            text = str(error)
+            raise InputError(text if str(path) in text else f"{path}: {text}") from None
+        if guessed and len(batch) > 1 and batch.lengths.max() == 1:
+            raise InputError(
+                f"column {columns.series_id!r} of {path} is different in each row, so each row "
+                "would be a series of its own: name the column with the ids of the series with "
+                f"--series-id (or this one, if you mean it). Its columns are {listed(present)}"
+            )
         return batch, replace(columns, channels=batch.channels)
     if _is_batch(path):
         return SeriesBatch.load(path), columns
@@ -412,7 +453,7 @@ def _targets(
         if missing:
             raise InputError(
                 f"{path} has no column {missing[0]!r}; name the target with --target, or give its "
-                f"file with --labels. Its columns are {', '.join(present)}"
+                f"file with --labels. Its columns are {listed(present)}"
             )
         if len(names) == 1:
             assert batch.labels is not None
@@ -434,6 +475,11 @@ def _targets(
                 "Name one with --target, or give a table of targets with --labels"
             )
     return _stack(targets)
+
+
+def _is_known(target: Array) -> npt.NDArray[np.bool_]:
+    """An empty cell is NaN in a column of numbers, and an empty text in one of texts."""
+    return np.asarray(target != "" if target.dtype.kind == "U" else target == target, dtype=bool)
 
 
 def _stack(columns: list[Array]) -> Array:
@@ -463,7 +509,7 @@ def _from_labels(
         if name not in present:
             raise InputError(
                 f"{labels} has no column {name!r}; name the target with --target. Its columns are "
-                f"{', '.join(present)}"
+                f"{listed(present)}"
             )
         table = values_by_series(labels, key, name)
         default = next(iter(table.values()), None)
@@ -490,7 +536,7 @@ def _groups(
         if group not in column_names(path):
             raise InputError(
                 f"{path} has no column {group!r} for --group; its columns are "
-                f"{', '.join(column_names(path))}"
+                f"{listed(column_names(path))}"
             )
         assert columns.series_id is not None
         return _column(path, columns.series_id, group, batch, None)

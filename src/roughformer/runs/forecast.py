@@ -2,7 +2,6 @@
 
 import re
 import warnings
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +33,7 @@ def forecast_file(
     interval: float,
     out: Path | None,
     report: Path | None,
+    one_series: bool,
     steps: int | None,
     seed: int,
     threads: int | None,
@@ -61,14 +61,14 @@ def forecast_file(
                     f"{name} is for learning, and {model} holds a forecaster that is used as is; "
                     f"leave {name} out, or name another directory with --model"
                 )
-    batch = read_data(path, columns, one_series=True).batch
+    batch = read_data(path, columns, one_series=one_series or None).batch
     dated = batch.time_origin is not None
     moments = _moments(at, dated) if at else None
     steps_ahead = [_duration(text, "--ahead", dated) for text in ahead]
     if loaded is not None:
         forecaster = loaded
     else:
-        data = read_data(path if train is None else train, columns, one_series=True)
+        data = read_data(path if train is None else train, columns, one_series=one_series or None)
         forecaster = RFormerForecaster(
             horizon=max(steps_ahead, default=None)
             if horizon is None
@@ -111,9 +111,15 @@ def forecast_file(
 
 
 def _duration(text: str, name: str, dated: bool) -> float:
-    with suppress(ValueError):
-        return duration_of(float(text), name, dated=dated)
-    return duration_of(text, name, dated=dated)
+    try:
+        number = float(text)
+    except ValueError:
+        return duration_of(text, name, dated=dated)
+    if dated:  # days or seconds?
+        raise InputError(
+            f"{name}: with dates expected a unit, such as {text}d or {text}h, got {text}"
+        )
+    return duration_of(number, name, dated=dated)
 
 
 def _moments(at: tuple[str, ...], dated: bool) -> Any:

@@ -23,6 +23,7 @@ from roughformer.series._table import (
     has_exact_ids,
     is_table,
     is_usual,
+    listed,
     run_starts,
     sorting_order,
     take_rows,

@@ -5,7 +5,7 @@ import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from typing import Any
 
@@ -39,15 +39,20 @@ def reading(name: str) -> Iterator[None]:
         ) from None
 
 
+def listed(names: Sequence[str]) -> str:
+    """The names of columns in an error: the first of many."""
+    more = f", ... ({len(names)} in all)" if len(names) > 12 else ""
+    return ", ".join(map(repr, names[:12])) + more
+
+
 def check_columns(data: pa.Table, names: Sequence[str]) -> None:
     """Every name is a column, once, with one role."""
     counts = Counter(data.column_names)
     for name in names:
         if counts[name] != 1:
-            have = ", ".join(map(repr, data.column_names[:12]))
             raise InputError(
                 f"the table must have one column {name!r}, got {counts[name]} of that name; "
-                f"its columns are {have}{', ...' if data.num_columns > 12 else ''}"
+                f"its columns are {listed(data.column_names)}"
             )
     for name, roles in Counter(names).items():
         if roles > 1:
@@ -144,9 +149,15 @@ def column_times(
                 f"column {name!r} must fit 64-bit nanoseconds (years 1678 to 2262), got {error}"
             ) from None
         return to_seconds(whole.view(unit), origin, what=f"times in column {name!r}")
+    elif pt.is_time(kind):
+        raise InputError(
+            f"times in column {name!r} must be numbers, dates or durations, got times of day; join "
+            "them with their date in one column, such as 2024-03-30T14:05:00"
+        )
     elif not (pt.is_integer(kind) or pt.is_floating(kind)):
         raise InputError(
-            f"times in column {name!r} must be numbers, dates or durations, got {kind}; parse them "
+            f"times in column {name!r} must be numbers, dates or durations, got "
+            f"{_first_text(column, _as_date)}; write dates as 2024-03-30T14:05:00, or parse them "
             "first, e.g. with pandas.to_datetime"
         )
     seconds, origin = to_seconds(column.to_numpy(), origin, what=f"times in column {name!r}")
@@ -176,8 +187,8 @@ def number_parts(data: pa.Table, name: str) -> list[npt.NDArray[Any]]:
         column = column.cast(pa.uint8())
     elif not (pt.is_integer(kind) or pt.is_floating(kind) or pt.is_decimal(kind)):
         raise InputError(
-            f"column {name!r} must hold numbers, got {kind}; convert it, leave it out by naming "
-            "the channels, or give it another role"
+            f"column {name!r} must hold numbers, got {_first_text(column, float)}; convert it, "
+            "leave it out by naming the channels, or give it another role"
         )
     single = pt.is_float32(kind) or pt.is_float16(kind)
     wanted = pa.float32() if single else pa.float64()
@@ -185,6 +196,21 @@ def number_parts(data: pa.Table, name: str) -> list[npt.NDArray[Any]]:
         column = column.cast(wanted, safe=False)
     parts = [chunk.to_numpy(zero_copy_only=False) for chunk in column.chunks]
     return parts or [np.zeros(0, np.float32 if single else np.float64)]
+
+
+def _first_text(column: pa.ChunkedArray, parse: Callable[[str], Any]) -> str:
+    """The kind of a column, or the first of its texts that cannot be parsed."""
+    with suppress(UnicodeError):
+        for row, entry in enumerate(column.to_pylist() if _is_text(column.type) else ()):
+            try:
+                parse(entry or "0")
+            except ValueError:
+                return f"the text {entry[:40]!r} in row {row}"
+    return str(column.type)
+
+
+def _as_date(text: str) -> np.datetime64:
+    return np.datetime64(text[:19])  # without a time zone
 
 
 def plain(data: pa.Table, name: str) -> npt.NDArray[Any]:
@@ -287,7 +313,8 @@ class Rows:
             raise InputError(
                 f"column {name!r} must not change within a series, got {entries[at].item()!r} in "
                 f"row {rows[at]} and {expected[at].item()!r} before in "
-                f"{self.name(int(codes[at]))}; give it as a channel instead"
+                f"{self.name(int(codes[at]))}; write one value in all rows of a series, or give it "
+                "as a channel"
             )
         return entries[first]
 
@@ -324,8 +351,8 @@ def _in_order(codes: Index, times: FloatTimes, strict: bool) -> bool:
 
 _USUAL = {
     "series_id": (
-        "series_id", "series", "id", "case_id", "patient_id", "patient", "record", "recordid",
-        "unique_id", "item_id",
+        "seriesid", "series", "id", "caseid", "patientid", "patient", "record", "recordid",
+        "uniqueid", "itemid",
     ),
     "time": ("time", "t", "timestamp", "datetime", "date", "ds"),
 }  # fmt: skip
@@ -338,7 +365,12 @@ Read = Callable[[list[str]], pa.Table]
 
 def is_usual(name: Any, *roles: str) -> bool:
     """Whether a column of this name would be taken for ids or times, or only for ``roles``."""
-    return isinstance(name, str) and any(name.lower() in _USUAL[role] for role in roles or _USUAL)
+    return isinstance(name, str) and any(_bare(name) in _USUAL[role] for role in roles or _USUAL)
+
+
+def _bare(name: str) -> str:
+    """``"Patient-ID"``, ``"patient_id"`` and ``"PatientID"`` -> ``"patientid"``."""
+    return re.sub(r"[\s_-]", "", name.lower())
 
 
 def is_kept_index(name: str, series_id: str | None, read: Read) -> bool:
@@ -351,6 +383,8 @@ def is_kept_index(name: str, series_id: str | None, read: Read) -> bool:
         return _KEPT_INDEX.fullmatch(name) is not None
     data = read([name] if series_id is None else [name, series_id])
     numbers = data.column(0)
+    if pt.is_null(numbers.type):  # a separator after the last column of a CSV
+        return True
     distinct = pt.is_integer(numbers.type) and pc.count_distinct(numbers).as_py() == len(numbers)
     if not distinct or numbers.null_count:
         return False
@@ -406,14 +440,14 @@ def guess_roles(
     roles = dict.fromkeys(("series_id", "time", "channel", "value", "channels"))
     roles |= {role: given[role] for role in roles if role in given}
     time: str | None = roles["time"] or _usual_name(present, "time")
-    for role in ("series_id", "time"):
+    for role in ("time", "series_id"):
         if role not in given:
             name = _usual_name(present, role)
             one = one_series and role == "series_id" and time is not None
             if name is None and not (one and _is_one_series(present, str(time), read)):
                 raise InputError(
                     f"cannot tell which column of {table} holds the {_WHAT[role]}: name it with "
-                    f"{option(role)}. Its columns are {', '.join(present)}"
+                    f"{option(role)}. Its columns are {listed(present)}"
                 )
             roles[role] = name
     if roles["channel"] is not None or roles["value"] is not None:
@@ -507,8 +541,8 @@ def index_roles(
 
 
 def _usual_name(present: Sequence[str], role: str) -> str | None:
-    by_lower = {name.lower(): name for name in reversed(present)}
-    return next((by_lower[name] for name in _USUAL[role] if name in by_lower), None)
+    by_bare = {_bare(name): name for name in reversed(present)}
+    return next((by_bare[name] for name in _USUAL[role] if name in by_bare), None)
 
 
 # Tables of pandas, polars or pyarrow, long or wide -> the flat ragged layout.
@@ -752,7 +786,7 @@ def _long(
     single = pt.is_float32(rows.data.column(value).type)
     place = np.array([names.index(n) if n in names else -1 for n in present], dtype=np.int64)
     kinds = place[kinds] if len(kinds) else kinds
-    if len(names) < len(present):  # rows of channels that were not chosen
+    if (place < 0).any():  # rows of channels that were not chosen
         kept = np.flatnonzero(kinds >= 0)
         codes, times, kinds, data = codes[kept], times[kept], kinds[kept], data[kept]
         empty = np.flatnonzero(np.bincount(codes, minlength=rows.n_series) == 0)

@@ -59,7 +59,8 @@ class ServedModel:
     @property
     def columns(self) -> dict[str, Any]:
         """Names of the columns of the training data, by role."""
-        return dict(self.predictor.metadata.get("data", {}).get("columns", {}))
+        about = self.predictor.metadata.get("data", {})  # of fit, or of the command train
+        return dict(about.get("columns", about))
 
     @property
     def targets(self) -> list[str]:

@@ -167,8 +167,8 @@ def classification_scores(
 ) -> dict[str, float]:
     """``probabilities (N, K)``, ``labels (N,)`` class numbers, ``weight (N,)``.
 
-    AUROC and AUPRC are of class 1 with two classes and means over the classes with more; NaN where
-    only one class is present.
+    AUROC and AUPRC are of the rarer one of two classes (of class 1 if both are as frequent), and
+    means over the classes with more; NaN where only one class is present.
     """
     from sklearn.metrics import average_precision_score, roc_auc_score
 
@@ -188,7 +188,7 @@ def classification_scores(
         "auprc": float("nan"),
     }
     if len(present) > 1:
-        which = [1] if k == 2 else list(present)
+        which = [int(_mean(labels == 1, weight) <= 0.5)] if k == 2 else list(present)
         one = [(labels == c, probabilities[:, c]) for c in which]
         for name, score in (("auroc", roc_auc_score), ("auprc", average_precision_score)):
             scores[name] = float(np.mean([score(y, p, sample_weight=weight) for y, p in one]))

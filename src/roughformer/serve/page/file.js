@@ -1,5 +1,6 @@
-// A recording from a CSV file of the visitor: it is read here and goes nowhere but to the stream.
+// A recording from a file of the visitor.
 
+import { request } from "./api.js";
 import { Recording } from "./recording.js";
 
 const LARGEST = 200e6; // bytes
@@ -7,12 +8,43 @@ const TIMES = ["time", "times", "t", "seconds", "timestamp"];
 const TRUTH = "truth";
 
 /**
- * Columns: the time (in the unit that the model was trained with), the channels by name, and, if
- * it is known, "truth". What is empty was not observed. Throws an Error in words for people.
+ * One series with the truth, which is read here, or else any file that training reads, of which the
+ * service tells the first series. Throws an Error in words for people.
  */
 export async function openFile(file, channels) {
   if (file.size > LARGEST) throw new Error(`${file.name} is larger than ${LARGEST / 1e6} MB`);
-  const lines = (await file.text()).split(/\r?\n/);
+  try {
+    return readHere(file, await file.text(), channels);
+  } catch (error) {
+    const first = await firstSeries(file, channels).catch(() => null);
+    if (first === null) throw error;
+    return first;
+  }
+}
+
+async function firstSeries(file, channels) {
+  const { series } = await request("v1/read", { method: "POST", body: file });
+  const { id, times, values } = series[0];
+  const title = series.length > 1 ? `${id} of ${file.name}` : file.name;
+  const recording = new Recording({ name: file.name, title, channels, seconds: 0, truth: null });
+  times.forEach((now, row) => recording.add(now, values[row].map((x) => x ?? NaN)));
+  return whole(recording, file);
+}
+
+function whole(recording, file) {
+  if (recording.times.length < 2) throw new Error(`${file.name} has fewer than two rows`);
+  recording.start = recording.times[0];
+  recording.end = recording.times.at(-1);
+  recording.loadedTo = recording.end;
+  return recording;
+}
+
+/**
+ * Columns: the time (in the unit that the model was trained with), the channels by name, and, if
+ * it is known, "truth". What is empty was not observed.
+ */
+function readHere(file, text, channels) {
+  const lines = text.split(/\r?\n/);
   const names = lines[0].split(",").map((name) => name.trim().replace(/^"(.*)"$/, "$1"));
   const time = names.findIndex((name) => TIMES.includes(name.toLowerCase()));
   if (time < 0) throw new Error(`${file.name} has no column ${TIMES.join(", ")}`);
@@ -47,9 +79,5 @@ export async function openFile(file, channels) {
     recording.add(now, columns.map(number));
     if (truth >= 0) recording.addTruth(now, number(truth));
   });
-  if (recording.times.length < 2) throw new Error(`${file.name} has fewer than two rows`);
-  recording.start = recording.times[0];
-  recording.end = last;
-  recording.loadedTo = last;
-  return recording;
+  return whole(recording, file);
 }

@@ -31,8 +31,12 @@ export function signed(value, yardstick = value) {
   return `${value < 0 ? "−" : "+"}${text}`;
 }
 
+/** Whole percents; none and all only of what is exactly so. */
 export function percent(share) {
-  return `${Math.round(100 * share)} %`;
+  const whole = Math.round(100 * share);
+  if (whole === 0 && share > 0) return "< 1 %";
+  if (whole === 100 && share < 1) return "> 99 %";
+  return `${whole} %`;
 }
 
 const STEPS = [
@@ -54,8 +58,9 @@ export function clock(time) {
 /** A time of a series: dates by the length of what is shown, else the number. */
 export function moment(time, span) {
   if (time > 1e8 && time < 1e11) {
-    const date = new Date(1000 * time);
-    return span > 172800 ? date.toLocaleDateString() : date.toLocaleTimeString();
+    const text = new Date(1000 * time).toISOString(); // as written: no zone of the browser's
+    if (span > 172800) return text.slice(0, 10);
+    return span > 43200 ? `${text.slice(5, 10)} ${text.slice(11, 16)}` : text.slice(11, 19);
   }
   return tick(Number(time.toPrecision(5)));
 }

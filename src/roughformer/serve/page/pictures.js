@@ -56,7 +56,7 @@ function invitation({ player }) {
     if (player) return "What is sent to the stream from now on runs here.";
     return "Give the id of a stream: its signal runs here.";
   }
-  if (byId("play").disabled) return "Choose a CSV file: its signal runs here.";
+  if (byId("play").disabled) return "Choose a file: its signal runs here.";
   return "Press Start: the signal runs here.";
 }
 

@@ -11,8 +11,9 @@ import { Recording } from "./recording.js";
 const FILE = "(file)";
 export const WATCH = "(watch)";
 const HORIZON_SECONDS = 20;
+const SPAN_SECONDS = 32;
 const ABOUT = {
-  [FILE]: "A column time, one for each channel by its name, and truth if it is known.",
+  [FILE]: "As the model was trained on (its first series), or with a column truth.",
   [WATCH]: "Shows what something else sends to the service, and the predictions, as they come.",
 };
 const byId = (id) => document.getElementById(id);
@@ -27,7 +28,7 @@ export function fillSources() {
     if (option.disabled) option.text += ` (has no ${lacks.join(", ")})`;
     return option;
   });
-  options.push(new Option("Open a CSV file …", FILE));
+  options.push(new Option("Open a file …", FILE));
   byId("source").replaceChildren(...options, new Option("Watch a stream …", WATCH));
   byId("source").value = options.find((option) => !option.disabled)?.value ?? WATCH;
 }
@@ -53,11 +54,14 @@ export function choose() {
   writePlace();
 }
 
-/** Time of a recording that passes in a second: of a forecaster's, a horizon in twenty seconds. */
+/**
+ * Time of a recording that passes in a second: a forecaster's horizon in twenty seconds, a span in 32.
+ */
 export function speed() {
   const { model } = page;
   const factor = Number(document.querySelector("input[name=speed]:checked").value);
-  return forecasts(model) ? (factor * model.horizon) / HORIZON_SECONDS : factor;
+  if (forecasts(model)) return (factor * model.horizon) / HORIZON_SECONDS;
+  return model.stream?.span ? (factor * model.stream.span) / SPAN_SECONDS : factor;
 }
 
 const handlers = () => ({

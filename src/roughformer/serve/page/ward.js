@@ -1,9 +1,10 @@
 // All streams of the service on one page, the alarming ones first.
 
 import { request, setToken } from "./api.js";
-import { number, percent, plain, tick } from "./format.js";
+import { moment, number, percent } from "./format.js";
 
 const EVERY = 1500; // milliseconds between looks
+const DAY = 86400; // of dates, their day and time are shown
 const KEPT = 120; // predictions of a stream that its curve shows
 const byId = (id) => document.getElementById(id);
 const histories = new Map(); // stream -> its last predictions, [time, value]
@@ -90,8 +91,8 @@ function show({ streams, count }) {
     text.textContent = words;
     const active = stream.alarms.filter((alarm) => alarm.active);
     card.classList.toggle("alarming", active.length > 0);
-    const notes = active.map((alarm) => `${alarm.name}, since ${tick(alarm.since)}`);
-    const last = stream.last_time === null ? "–" : plain(stream.last_time, 5);
+    const notes = active.map((alarm) => `${alarm.name}, since ${moment(alarm.since, DAY)}`);
+    const last = stream.last_time === null ? "–" : moment(stream.last_time, DAY);
     note.textContent = between + (notes.length ? notes.join("; ") : `last observation at ${last}`);
     // In place already: nothing moves under the reader's eyes.
     if (byId("ward").children[place] !== card) {
