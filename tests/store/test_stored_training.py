@@ -69,17 +69,6 @@ def test_processes_that_read_change_nothing(stores, kind):
         assert curve(fitted(stores[kind], num_workers=num_workers, **options)) == curve(alone)
 
 
-def test_neighbours_in_batches_are_of_few_row_groups(tmp_path, batch, tokenizer):
-    """So that each process that reads has row groups of its own."""
-    stored = written(tmp_path, batch, tokenizer, holds=("series",), shards=1, block=2)
-    order = stored.shuffled(np.random.default_rng(1), 16)
-    assert sorted(order) == list(range(120))
-    place = np.arange(120) % 16
-    parts = [set(stored.cache.group_of(order[place // 4 == k])) for k in range(4)]
-    # Sixty row groups of two series; lanes are cut through some of them.
-    assert [len(part) for part in parts] == pytest.approx([15] * 4, abs=4)
-
-
 def test_dropping_draws_anew_in_each_epoch(stores):
     fixed = fitted(stores["series"], learning_rate=1e-12)
     dropped = fitted(stores["series"], learning_rate=1e-12, drop=0.5)
