@@ -19,20 +19,36 @@ from roughformer.errors import InputError
 from roughformer.estimators.inputs import SeriesEstimator, aligned, as_series, series_to_fit
 from roughformer.estimators.parameters import documented, to_plain, with_saved_parameters
 from roughformer.inference import Answers, Backtest, ForecastPredictor
-from roughformer.model import Forecaster, ForecasterConfig
+from roughformer.model import (
+    Drawn,
+    Forecaster,
+    ForecasterConfig,
+    draw_forecasts,
+    draw_interpolations,
+)
 from roughformer.series import SeriesBatch, to_seconds
 from roughformer.tokens import check_series
-from roughformer.train import check_device, train_forecaster
+from roughformer.train import (
+    check_device,
+    choose_seasons,
+    drawn_to_start,
+    spectral_periods,
+    train_forecaster,
+)
 from roughformer.util.checks import real_number, using_threads
 
 __all__ = ["RFormerForecaster"]
 
 Array = npt.NDArray[Any]
 
-_FEW = 10  # of fewer series the ends are held out, if one of them has this many points
+_FEW = 10  # of fewer series the ends are held out,
+_ENDS = 3  # if one of them has this many points
 _FAR = 100  # the default horizon is at most this many usual gaps between observations
 _TAIL = 0.005  # share of a channel's values on each side that its scale does not look at
-_DAY, _WEEK = 86400.0, 604800.0
+_LOOKED_AT = 256  # moments of what is held out that training is ended by
+_FEWEST = 3  # usual gaps in a season
+_CYCLES = 1.5  # of a season in a usual series
+_DAY, _WEEK, _YEAR = 86400.0, 604800.0, 365.2425 * 86400.0
 _SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": _DAY}
 
 
@@ -52,8 +68,9 @@ class RFormerForecaster(SeriesEstimator):
         the training series, but at most 100 usual gaps between observations. Beyond it, forecasts
         stay as they are at the horizon, but for seasons, and a warning says so.
     periods : "auto" or sequence of float, default "auto"
-        Periods of seasons, in the unit of the times. "auto": a day and a week for dates, none for
-        numbers.
+        Periods of seasons, in the unit of the times. "auto": for dates a day, a week and a year;
+        for numbers peaks of the spectrum; a year and these only if they make simple forecasts of
+        the training series better.
     known_future : sequence of str or int, default ()
         Names or numbers of channels whose future is known when forecasts are asked for, such as a
         weather forecast or a plan. Their future values are points of the series after its end, with
@@ -65,7 +82,8 @@ class RFormerForecaster(SeriesEstimator):
         Number of points before (and after) a moment that are looked at, besides the 16 nearest
         observations of each channel.
     steps : int, default 3000
-        Steps of training.
+        Maximum number of steps of training. The weights that forecast best what is held out are
+        kept, and training ends when they have not become better for long.
     batch_size : int, default 64
         Series in a step.
     learning_rate : float, default 2e-3
@@ -81,8 +99,9 @@ class RFormerForecaster(SeriesEstimator):
     n_estimators : int, default 1
         Number of networks, trained from different seeds, whose answers are averaged.
     validation : float, default 0.2
-        Share of the series that is held out to calibrate intervals; of fewer than ten series, share
-        of the time of each, at its end (if ten points are in it, and no ``groups`` are given).
+        Share of the series that is held out to end training and to calibrate intervals; of fewer
+        than ten series, share of the time of each, at its end (if three points are in it, and no
+        ``groups`` are given).
         0: intervals are the network's own.
     random_state : int, RandomState or None, default None
         Seed of the split, the weights and the moments.
@@ -194,18 +213,20 @@ class RFormerForecaster(SeriesEstimator):
         with using_threads(self.n_jobs):
             if validation_data is not None:
                 check_series(validation_data, batch.channels, ())
-                predictor = self._train(batch, covariates, seed)
-                predictor.calibrate(validation_data, _static_of(validation_data, None), seed)
+                static_held = _static_of(validation_data, None)
+                predictor = self._train(batch, covariates, seed, (validation_data, static_held))
+                predictor.calibrate(validation_data, static_held, seed)
             elif (cut := self._cut(batch, groups)) is not None:
                 since, before = cut
-                predictor = self._train(before, covariates, seed)
+                predictor = self._train(before, covariates, seed, (batch, covariates), since)
                 predictor.calibrate(batch, covariates, seed, since=since)
             else:
                 n_held = int(self.validation * len(batch))
                 held, used = _held_out(n_held, len(batch), groups, seed)
-                predictor = self._train(batch[used], covariates[used], seed)
+                apart = batch[held], covariates[held]
+                predictor = self._train(batch[used], covariates[used], seed, apart)
                 of_held = None if groups is None else np.asarray(groups)[held]
-                predictor.calibrate(batch[held], covariates[held], seed, of_held)
+                predictor.calibrate(*apart, seed, of_held)
         if predictor.calibration["forecast"].n_held == 0 and self.validation:
             warnings.warn(
                 "too few values are held out to calibrate intervals, which are the network's own; "
@@ -268,7 +289,7 @@ class RFormerForecaster(SeriesEstimator):
         end = np.maximum(end, start)
         since = end - self.validation * (end - start)
         later = others & (batch.times > since[of_point])
-        if np.bincount(of_point[later], minlength=len(batch)).max() < _FEW:
+        if np.bincount(of_point[later], minlength=len(batch)).max() < _ENDS:
             return None
         before = _until(batch, since)
         seen, seen_before = (~np.isnan(x.values).all(axis=0) for x in (batch, before))
@@ -295,8 +316,13 @@ class RFormerForecaster(SeriesEstimator):
             raise InputError(f"periods must be positive numbers, got {self.periods!r}")
         check_device(self.device)
 
-    def _train(self, batch: SeriesBatch, static: Array, seed: int) -> ForecastPredictor:
-        """Networks that know the data's scales, trained from different seeds."""
+    def _train(
+        self, batch: SeriesBatch, static: Array, seed: int,
+        held: tuple[SeriesBatch, Array], since: Array | None = None,
+    ) -> ForecastPredictor:  # fmt: skip
+        """Networks that know the data's scales, trained from different seeds, as long as what is
+        held out (of few series: what comes after the times ``since (B,)``) is forecast better.
+        """
         span = batch.times[batch.offsets[1:] - 1] - batch.times[batch.offsets[:-1]]
         if not (span > 0).any():
             raise InputError(
@@ -307,13 +333,10 @@ class RFormerForecaster(SeriesEstimator):
         horizon = min(0.5 * usual, _FAR * _usual_gap(batch))
         if self.horizon is not None:
             horizon = duration_of(self.horizon, "horizon", dated=dated)
-        auto = (_DAY, _WEEK) if dated else ()
-        periods = auto if isinstance(self.periods, str) else tuple(self.periods)
         config = ForecasterConfig(
             n_channels=batch.n_channels,
             n_static=static.shape[1],
             known=tuple(_numbers_of(self.known_future, batch.channels).tolist()),
-            n_periods=len(periods),
             d_model=self.d_model,
             n_layers=self.n_layers,
             dropout=self.dropout,
@@ -321,12 +344,36 @@ class RFormerForecaster(SeriesEstimator):
         if len(config.known) == batch.n_channels:
             raise InputError("known_future names all channels, so there is nothing to forecast")
         gap = _usual_gap(batch)
-        scaling = {"periods": np.array(periods, dtype=np.float64)}
+        scaling: dict[str, Array] = {"horizon": np.array([horizon])}
         scaling["scales"] = np.geomspace(gap, max(usual, horizon, 4 * gap), config.n_scales)
         scaling["centre"], scaling["spread"], scaling["varies"] = _scale(batch.values)
         for name, extreme in (("lowest", np.fmin), ("highest", np.fmax)):
             scaling[name] = np.nan_to_num(extreme.reduce(batch.values, axis=0))
         scaling["static_centre"], scaling["static_spread"], _ = _scale(static)
+        auto = isinstance(self.periods, str)
+        periods = [] if isinstance(self.periods, str) else list(self.periods)
+        candidates = periods
+        if auto and dated:
+            periods = [p for p in (_DAY, _WEEK) if p >= 2 * gap]
+            candidates = [*periods, _YEAR]
+        elif auto:
+            candidates = spectral_periods(batch, gap)
+        with torch.random.fork_rng():
+            harmonics, seasonal = choose_seasons(
+                config, scaling, batch, static, context=self.context, horizon=horizon,
+                candidates=[p for p in candidates if _FEWEST * gap <= p <= usual / _CYCLES],
+                gap=gap, guessed=auto and not dated, seed=seed,
+            )  # fmt: skip
+        periods += [p for p in harmonics if p not in periods]
+        config = config.model_copy(
+            update={
+                "n_periods": len(periods),
+                "harmonics": tuple(harmonics.get(p, 0) for p in periods),
+            }
+        )
+        scaling["periods"] = np.array(periods, dtype=np.float64)
+        none = np.zeros(batch.n_channels)
+        scaling["seasonal"] = np.array([seasonal.get(p, none) for p in periods]).T
         device = torch.device("cpu")
         if self.device != "cpu":
             device = torch.accelerator.current_accelerator(check_available=True) or device
@@ -338,10 +385,14 @@ class RFormerForecaster(SeriesEstimator):
                 network = Forecaster(config)
                 network.fit_scaling(**scaling)
                 data = network.scaled(batch, static, self.context)
+                rng = np.random.default_rng(seed + number)
+                network.start(drawn_to_start(data, horizon, rng))
+                held_out = self._held_moments(network, held, since, horizon, rng)
                 history = train_forecaster(
                     network, data, horizon=horizon, steps=self.steps, batch_size=self.batch_size,
                     learning_rate=self.learning_rate, weight_decay=self.weight_decay,
                     interpolation=bool(self.interpolation), seed=seed + number, device=device,
+                    held=held_out,
                     callback=print if self.verbose else None,
                 )  # fmt: skip
             networks.append(network.cpu())
@@ -357,6 +408,25 @@ class RFormerForecaster(SeriesEstimator):
         return ForecastPredictor(
             networks, batch.channels, never, horizon, self.context, bool(self.interpolation), dated
         )
+
+    def _held_moments(
+        self, network: Forecaster, held: tuple[SeriesBatch, Array], since: Array | None,
+        horizon: float, rng: np.random.Generator,
+    ) -> list[Drawn]:  # fmt: skip
+        """Questions with known answers among what is held out."""
+        batch, static = held
+        if not len(batch):
+            return []
+        data, periods = network.scaled(batch, static, self.context), network.periods.numpy()
+        series, first = np.resize(rng.permutation(len(batch)), _LOOKED_AT), None
+        if since is not None:
+            later = batch.times > np.repeat(since, batch.lengths)
+            end = batch.offsets[1:]
+            first = np.minimum(end - np.add.reduceat(later, batch.offsets[:-1]), end - 1)[series]
+        drawn = [draw_forecasts(data, series, horizon, periods, rng, since=first)]
+        if self.interpolation:
+            drawn.append(draw_interpolations(data, series, periods, rng, since=first))
+        return [each for each in drawn if len(each.target)]
 
     def _adopt(self, predictor: ForecastPredictor) -> None:
         self.predictor_, self.channels_ = predictor, predictor.channels
