@@ -23,6 +23,7 @@ from roughformer.model import (
     Drawn,
     Forecaster,
     ForecasterConfig,
+    ScaledSeries,
     draw_forecasts,
     draw_interpolations,
 )
@@ -45,7 +46,7 @@ _FEW = 10  # of fewer series the ends are held out,
 _ENDS = 3  # if one of them has this many points
 _FAR = 100  # the default horizon is at most this many usual gaps between observations
 _TAIL = 0.005  # share of a channel's values on each side that its scale does not look at
-_LOOKED_AT = 256  # moments of what is held out that training is ended by
+_ASKED = 256  # moments of the ends of few series that training is ended by
 _FEWEST = 3  # usual gaps in a season
 _CYCLES = 1.5  # of a season in a usual series
 _DAY, _WEEK, _YEAR = 86400.0, 604800.0, 365.2425 * 86400.0
@@ -82,8 +83,8 @@ class RFormerForecaster(SeriesEstimator):
         Number of points before (and after) a moment that are looked at, besides the 16 nearest
         observations of each channel.
     steps : int, default 3000
-        Maximum number of steps of training. The weights that forecast best what is held out are
-        kept, and training ends when they have not become better for long.
+        Steps of training. Of fewer than ten series, at most: training ends when their held-out
+        ends have not been forecast better for long, and the best weights are kept.
     batch_size : int, default 64
         Series in a step.
     learning_rate : float, default 2e-3
@@ -99,9 +100,9 @@ class RFormerForecaster(SeriesEstimator):
     n_estimators : int, default 1
         Number of networks, trained from different seeds, whose answers are averaged.
     validation : float, default 0.2
-        Share of the series that is held out to end training and to calibrate intervals; of fewer
-        than ten series, share of the time of each, at its end (if three points are in it, and no
-        ``groups`` are given).
+        Share of the series that is held out to calibrate intervals; of fewer than ten series,
+        share of the time of each, at its end (if three points are in it, and no ``groups`` are
+        given), which ends training, too.
         0: intervals are the network's own.
     random_state : int, RandomState or None, default None
         Seed of the split, the weights and the moments.
@@ -213,20 +214,18 @@ class RFormerForecaster(SeriesEstimator):
         with using_threads(self.n_jobs):
             if validation_data is not None:
                 check_series(validation_data, batch.channels, ())
-                static_held = _static_of(validation_data, None)
-                predictor = self._train(batch, covariates, seed, (validation_data, static_held))
-                predictor.calibrate(validation_data, static_held, seed)
+                predictor = self._train(batch, covariates, seed)
+                predictor.calibrate(validation_data, _static_of(validation_data, None), seed)
             elif (cut := self._cut(batch, groups)) is not None:
                 since, before = cut
-                predictor = self._train(before, covariates, seed, (batch, covariates), since)
+                predictor = self._train(before, covariates, seed, (batch, since))
                 predictor.calibrate(batch, covariates, seed, since=since)
             else:
                 n_held = int(self.validation * len(batch))
                 held, used = _held_out(n_held, len(batch), groups, seed)
-                apart = batch[held], covariates[held]
-                predictor = self._train(batch[used], covariates[used], seed, apart)
+                predictor = self._train(batch[used], covariates[used], seed)
                 of_held = None if groups is None else np.asarray(groups)[held]
-                predictor.calibrate(*apart, seed, of_held)
+                predictor.calibrate(batch[held], covariates[held], seed, of_held)
         if predictor.calibration["forecast"].n_held == 0 and self.validation:
             warnings.warn(
                 "too few values are held out to calibrate intervals, which are the network's own; "
@@ -318,10 +317,13 @@ class RFormerForecaster(SeriesEstimator):
 
     def _train(
         self, batch: SeriesBatch, static: Array, seed: int,
-        held: tuple[SeriesBatch, Array], since: Array | None = None,
+        ends: tuple[SeriesBatch, Array] | None = None,
     ) -> ForecastPredictor:  # fmt: skip
-        """Networks that know the data's scales, trained from different seeds, as long as what is
-        held out (of few series: what comes after the times ``since (B,)``) is forecast better.
+        """Networks that know the data's scales, trained from different seeds.
+
+        Of few series, which can be learned by heart, from the simple forecast that is best, and as
+        long as their ``ends`` are forecast better: the whole series, and the times ``(B,)`` after
+        which they are held out.
         """
         span = batch.times[batch.offsets[1:] - 1] - batch.times[batch.offsets[:-1]]
         if not (span > 0).any():
@@ -386,14 +388,16 @@ class RFormerForecaster(SeriesEstimator):
                 network.fit_scaling(**scaling)
                 data = network.scaled(batch, static, self.context)
                 rng = np.random.default_rng(seed + number)
-                network.start(drawn_to_start(data, horizon, rng))
-                held_out = self._held_moments(network, held, since, horizon, rng)
+                drawn = []
+                if ends is not None:
+                    network.start(drawn_to_start(data, horizon, rng))
+                    whole = network.scaled(ends[0], static, self.context)
+                    drawn = self._drawn_ends(whole, ends[1], horizon, scaling["periods"], rng)
                 history = train_forecaster(
                     network, data, horizon=horizon, steps=self.steps, batch_size=self.batch_size,
                     learning_rate=self.learning_rate, weight_decay=self.weight_decay,
                     interpolation=bool(self.interpolation), seed=seed + number, device=device,
-                    held=held_out,
-                    callback=print if self.verbose else None,
+                    held=drawn, callback=print if self.verbose else None,
                 )  # fmt: skip
             networks.append(network.cpu())
             self.history_ += [record | {"member": number + 1} for record in history]
@@ -409,23 +413,22 @@ class RFormerForecaster(SeriesEstimator):
             networks, batch.channels, never, horizon, self.context, bool(self.interpolation), dated
         )
 
-    def _held_moments(
-        self, network: Forecaster, held: tuple[SeriesBatch, Array], since: Array | None,
-        horizon: float, rng: np.random.Generator,
-    ) -> list[Drawn]:  # fmt: skip
-        """Questions with known answers among what is held out."""
-        batch, static = held
-        if not len(batch):
-            return []
-        data, periods = network.scaled(batch, static, self.context), network.periods.numpy()
-        series, first = np.resize(rng.permutation(len(batch)), _LOOKED_AT), None
-        if since is not None:
-            later = batch.times > np.repeat(since, batch.lengths)
-            end = batch.offsets[1:]
-            first = np.minimum(end - np.add.reduceat(later, batch.offsets[:-1]), end - 1)[series]
-        drawn = [draw_forecasts(data, series, horizon, periods, rng, since=first)]
+    def _drawn_ends(
+        self,
+        data: ScaledSeries,
+        since: Array,
+        horizon: float,
+        periods: Array,
+        rng: np.random.Generator,
+    ) -> list[Drawn]:
+        """Questions about what comes after ``since (B,)``."""
+        begin, end = data.offsets[:-1], data.offsets[1:]
+        later = data.times > np.repeat(since, end - begin)
+        first = np.minimum(end - np.add.reduceat(later, begin), end - 1)
+        series = np.resize(np.arange(len(begin)), _ASKED)
+        drawn = [draw_forecasts(data, series, horizon, periods, rng, since=first[series])]
         if self.interpolation:
-            drawn.append(draw_interpolations(data, series, periods, rng, since=first))
+            drawn.append(draw_interpolations(data, series, periods, rng, since=first[series]))
         return [each for each in drawn if len(each.target)]
 
     def _adopt(self, predictor: ForecastPredictor) -> None:

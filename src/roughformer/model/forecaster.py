@@ -390,7 +390,8 @@ class Forecaster(nn.Module):
     def _seasons(self, moments: Moments, unit: Tensor) -> Tensor:
         """Coefficients of the waves of each channel ``(R, C, F)``: weighted ridge regression."""
         harmonics = self.config.harmonics
-        longest = torch.stack([p for p, n in zip(self.periods, harmonics, strict=True) if n]).amax()
+        used = [p for p, n in zip(self.periods, harmonics, strict=True) if n]
+        longest = torch.stack(used).amax(dim=0)
         u = moments.times.nan_to_num(0.0) * unit / (_SEASONS * longest).to(unit)
         design = torch.stack([torch.ones_like(u), u], dim=-1)
         design = torch.cat([design, self._season_waves(moments.times.nan_to_num(0.0), unit)], -1)

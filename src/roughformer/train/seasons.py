@@ -13,7 +13,7 @@ Array = npt.NDArray[Any]
 _STARTS = 256  # moments that forecasts start from are compared at
 _HARMONICS = 6  # of a season, at most
 _SEASONS = 2  # periods, at most
-_GAIN = 0.03  # share of the error that a season must save,
+_GAIN = 0.03  # share of the error of a channel that a season must save,
 _CHANCE = 1.0  # and one of the spectrum so much more, over the root of the number of observations
 _PEAKS = 4  # of the spectrum that are tried
 _SERIES, _POINTS = 32, 512  # that the spectrum is of, at most
@@ -73,19 +73,23 @@ def choose_seasons(
     told = before > 0  # neither NaN nor without error
     if not told.any():
         return {}, {}
-    n = (~np.isnan(batch.values)).sum(axis=0).max()
+    n = np.clip((~np.isnan(batch.values)).sum(axis=0), 1, _STARTS)
     while len(chosen) < _SEASONS:
         tried = {p: errors([*chosen, p]) for p in candidates if p not in chosen}
-        ratio = {
-            p: np.nanmean(after[told] / before[told]) + guessed * 2 * _n_harmonics(p, gap) / n
+        saved = {
+            p: np.where(told, 1 - after / np.where(told, before, 1), 0)
             for p, after in tried.items()
         }
-        best = min(ratio, key=lambda p: ratio[p], default=None)
-        if best is None or not ratio[best] < 1 - _GAIN - guessed * _CHANCE / np.sqrt(n):
+        has = {
+            p: share > _GAIN + guessed * (_CHANCE / np.sqrt(n) + 2 * _n_harmonics(p, gap) / n)
+            for p, share in saved.items()
+        }
+        best = max(tried, key=lambda p: saved[p][has[p]].sum(), default=None)
+        if best is None or not has[best].any():
             break
         chosen.append(best)
-        seasonal[best] = (tried[best] < before).astype(np.float64)
-        before = np.fmin(before, tried[best])
+        seasonal[best] = has[best].astype(np.float64)
+        before = np.where(has[best], tried[best], before)
     return {p: _n_harmonics(p, gap) for p in chosen}, seasonal
 
 
