@@ -101,8 +101,8 @@ def spectral_periods(batch: SeriesBatch, gap: float) -> list[float]:
     """Periods that may be those of seasons: peaks of the mean spectrum of the series, these in
     whole gaps, and twice and three times as much, as harmonics may be stronger than the season.
     """
-    span = max(np.ptp(batch.series(b)[0]) for b in range(min(len(batch), _SERIES)))
-    span = min(float(span), _POINTS * gap)
+    longest = max(np.ptp(batch.series(b)[0]) for b in range(min(len(batch), _SERIES)))
+    span = min(float(longest), _POINTS * gap)
     frequency = np.arange(2 / span, 0.5 / gap, 0.25 / span) if span > 4 * gap else np.zeros(0)
     power = np.zeros(len(frequency))
     for b in range(min(len(batch), _SERIES)):
