@@ -14,7 +14,7 @@ import roughformer as rf
 from roughformer.errors import CheckpointError, InputError
 from roughformer.inference.calibration import LevelCalibration, level_of, value_at
 from roughformer.model import QUANTILES
-from roughformer.model.forecaster import memory_feature_count, remember
+from roughformer.model.forecaster import _solved, memory_feature_count, remember
 
 SPEED = 0.5  # at which the made-up process returns to its mean
 
@@ -262,6 +262,8 @@ def test_a_summary_compares_forecasts_of_what_was_held_out_with_baselines(fitted
     spread = model.predictor_.networks[0].spread.item()
     assert scores["value 24 before"]["rmse"] * spread == pytest.approx(0.2 * 2**0.5, rel=0.25)
     assert scores["training mean"]["rmse"] * spread == pytest.approx((0.5 + 0.04) ** 0.5, rel=0.15)
+    assert scores["model"]["mae"] < scores["value 24 before"]["mae"]  # before training, too
+    scores["model"]["mae"] = scores["value 24 before"]["mae"] + 1e-6
     assert "not better than the value 24 before" in model.summary()
     fitted.save(tmp_path / "model")
     loaded = rf.RFormerForecaster.load(tmp_path / "model")
@@ -336,10 +338,65 @@ def test_the_default_horizon_of_long_series_is_a_hundred_gaps():
     assert model.fit([np.sin(t[:40])[:, None]], [t[:40]]).horizon_ == pytest.approx(19.5, rel=0.3)
 
 
+def rising_season(n=144, seed=6, period=12):
+    """One series without times: a line, a season and a little noise."""
+    rng, t = np.random.default_rng(seed), np.arange(n)
+    return (20 + 0.1 * t + 3 * np.sin(2 * np.pi * t / period) + 0.2 * rng.normal(size=n))[:, None]
+
+
+def test_a_season_and_a_trend_go_on_without_any_option():
+    """Before training, and beyond the horizon, too."""
+    x = rising_season()
+    model = rf.RFormerForecaster(steps=1, random_state=0, n_jobs=1).fit([x[:120]])
+    network = model.predictor_.networks[0]
+    assert network.periods.tolist() == pytest.approx([12], rel=0.05)
+    error = model.predict([x[:120]], at=np.arange(120, 144))[0] - x[120:]
+    assert np.abs(error).mean() < 0.7  # a season ago: 1.2; the last value: more than 2
+    short = rf.RFormerForecaster(steps=1, horizon=6.0, periods=[12.0], random_state=0, n_jobs=1)
+    short.fit([x[:120]])
+    with pytest.warns(UserWarning, match="beyond its horizon"):
+        found = short.predict([x[:120]], at=np.arange(126, 144))[0, :, 0]
+    season = 3 * np.sin(2 * np.pi * np.arange(126, 144) / 12)
+    assert np.abs(found - season - (found - season).mean()).max() < 0.5
+
+
+def test_a_year_is_found_in_months():
+    months = np.arange("2010-01", "2022-01", dtype="datetime64[M]").astype("datetime64[s]")
+    x = rising_season()
+    model = rf.RFormerForecaster(steps=1, random_state=0, n_jobs=1).fit([x[:120]], [months[:120]])
+    assert model.predictor_.networks[0].periods.tolist() == [365.2425 * 86400]
+    error = model.predict([x[:120]], [months[:120]], at=months[120:132])[0] - x[120:132]
+    assert np.abs(error).mean() < 0.5
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_no_season_is_found_in_a_random_walk(seed):
+    x = np.cumsum(np.random.default_rng(seed).normal(size=200))[:, None]
+    model = rf.RFormerForecaster(steps=1, random_state=0, n_jobs=1).fit([x])
+    assert model.predictor_.networks[0].config.n_periods == 0
+
+
+def test_training_ends_when_what_is_held_out_is_not_forecast_better():
+    x = np.random.default_rng(0).normal(size=(120, 1))
+    model = rf.RFormerForecaster(**TINY | {"steps": 3000, "learning_rate": 1e-2}).fit([x[:100]])
+    assert model.history_[-1]["step"] < 1500
+    found = model.predict([x[:100]], at=np.arange(100, 108))
+    assert np.abs(found - x.mean()).max() < 0.6  # noise is not learned by heart
+
+
+def test_seasons_are_those_of_a_ridge_regression():
+    rng = np.random.default_rng(0)
+    root = rng.normal(size=(3, 2, 5, 5))
+    gram, right = root @ root.swapaxes(-1, -2) + 0.1 * np.eye(5), rng.normal(size=(3, 2, 5, 1))
+    found = _solved(torch.from_numpy(gram), torch.from_numpy(right))
+    np.testing.assert_allclose(found, np.linalg.solve(gram, right)[..., 0], rtol=1e-8)
+
+
 def test_too_few_values_to_calibrate_intervals_are_told():
     x, t = two_channels(3)
+    few, seen = [v[:4] for v in x], [s[:4] for s in t]
     with pytest.warns(UserWarning, match="too few values are held out"):
-        rf.RFormerForecaster(**TINY).fit(x, t)
+        rf.RFormerForecaster(**TINY).fit(few, seen)
 
 
 def test_units_of_values_and_times_do_not_matter():

@@ -18,11 +18,13 @@ DAY = np.datetime64("2024-03-01T00:00:00", "ns")
 
 
 def series(n, seed, longest=40):
-    """Two channels to forecast and a third that is planned; times in hours; an age each."""
+    """Two channels to forecast (one a season) and a planned one; times in hours; an age each."""
     rng = np.random.default_rng(seed)
     lengths = np.r_[longest, rng.integers(2, longest, n - 1)]
     times = [np.cumsum(rng.exponential(0.3, k)) for k in lengths]
-    values = [np.column_stack([np.sin(t), 50 + 10 * np.cos(t), np.cos(t)]) for t in times]
+    values = [
+        np.column_stack([np.sin(2 * np.pi * t / 3), 50 + 10 * np.cos(t), np.cos(t)]) for t in times
+    ]
     for x in values:
         x[rng.random(x.shape) < 0.3] = np.nan
         x[-1, 0] = 0.5
@@ -74,6 +76,7 @@ def padded(x, t, age, length):
 @pytest.mark.parametrize(("n", "longest", "extra", "asked"), [(1, 3, 0, 1), (7, 50, 5, 9)])
 def test_the_graph_answers_as_the_model_does_for_any_sizes(model, run, n, longest, extra, asked):
     x, t, age = series(n, 1, longest)
+    assert any(model.predictor_.networks[0].config.harmonics)  # seasons are part of the graph
     x[0][2:, 1] = np.nan  # last seen long before the context
     x[-1][:, 0] += 30  # far beyond all training values
     at = np.array([s[-1] for s in t])[:, None] + np.linspace(0.05, 7.9, asked)

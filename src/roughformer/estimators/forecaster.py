@@ -19,20 +19,37 @@ from roughformer.errors import InputError
 from roughformer.estimators.inputs import SeriesEstimator, aligned, as_series, series_to_fit
 from roughformer.estimators.parameters import documented, to_plain, with_saved_parameters
 from roughformer.inference import Answers, Backtest, ForecastPredictor
-from roughformer.model import Forecaster, ForecasterConfig
+from roughformer.model import (
+    Drawn,
+    Forecaster,
+    ForecasterConfig,
+    ScaledSeries,
+    draw_forecasts,
+    draw_interpolations,
+)
 from roughformer.series import SeriesBatch, to_seconds
 from roughformer.tokens import check_series
-from roughformer.train import check_device, train_forecaster
+from roughformer.train import (
+    check_device,
+    choose_seasons,
+    drawn_to_start,
+    spectral_periods,
+    train_forecaster,
+)
 from roughformer.util.checks import real_number, using_threads
 
 __all__ = ["RFormerForecaster"]
 
 Array = npt.NDArray[Any]
 
-_FEW = 10  # of fewer series the ends are held out, if one of them has this many points
+_FEW = 10  # of fewer series the ends are held out,
+_ENDS = 3  # if one of them has this many points
 _FAR = 100  # the default horizon is at most this many usual gaps between observations
 _TAIL = 0.005  # share of a channel's values on each side that its scale does not look at
-_DAY, _WEEK = 86400.0, 604800.0
+_ASKED = 256  # moments of the ends of few series that training is ended by
+_FEWEST = 3  # usual gaps in a season
+_CYCLES = 1.5  # of a season in a usual series
+_DAY, _WEEK, _YEAR = 86400.0, 604800.0, 365.2425 * 86400.0
 _SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": _DAY}
 
 
@@ -52,8 +69,9 @@ class RFormerForecaster(SeriesEstimator):
         the training series, but at most 100 usual gaps between observations. Beyond it, forecasts
         stay as they are at the horizon, but for seasons, and a warning says so.
     periods : "auto" or sequence of float, default "auto"
-        Periods of seasons, in the unit of the times. "auto": a day and a week for dates, none for
-        numbers.
+        Periods of seasons, in the unit of the times. "auto": for dates a day, a week and a year;
+        for numbers peaks of the spectrum; a year and these only if they make simple forecasts of
+        the training series better.
     known_future : sequence of str or int, default ()
         Names or numbers of channels whose future is known when forecasts are asked for, such as a
         weather forecast or a plan. Their future values are points of the series after its end, with
@@ -65,7 +83,8 @@ class RFormerForecaster(SeriesEstimator):
         Number of points before (and after) a moment that are looked at, besides the 16 nearest
         observations of each channel.
     steps : int, default 3000
-        Steps of training.
+        Steps of training. Of fewer than ten series, at most: training ends when their held-out
+        ends have not been forecast better for long, and the best weights are kept.
     batch_size : int, default 64
         Series in a step.
     learning_rate : float, default 2e-3
@@ -81,8 +100,9 @@ class RFormerForecaster(SeriesEstimator):
     n_estimators : int, default 1
         Number of networks, trained from different seeds, whose answers are averaged.
     validation : float, default 0.2
-        Share of the series that is held out to calibrate intervals; of fewer than ten series, share
-        of the time of each, at its end (if ten points are in it, and no ``groups`` are given).
+        Share of the series that is held out to calibrate intervals; of fewer than ten series,
+        share of the time of each, at its end (if three points are in it, and no ``groups`` are
+        given), which ends training, too.
         0: intervals are the network's own.
     random_state : int, RandomState or None, default None
         Seed of the split, the weights and the moments.
@@ -198,7 +218,7 @@ class RFormerForecaster(SeriesEstimator):
                 predictor.calibrate(validation_data, _static_of(validation_data, None), seed)
             elif (cut := self._cut(batch, groups)) is not None:
                 since, before = cut
-                predictor = self._train(before, covariates, seed)
+                predictor = self._train(before, covariates, seed, (batch, since))
                 predictor.calibrate(batch, covariates, seed, since=since)
             else:
                 n_held = int(self.validation * len(batch))
@@ -268,7 +288,7 @@ class RFormerForecaster(SeriesEstimator):
         end = np.maximum(end, start)
         since = end - self.validation * (end - start)
         later = others & (batch.times > since[of_point])
-        if np.bincount(of_point[later], minlength=len(batch)).max() < _FEW:
+        if np.bincount(of_point[later], minlength=len(batch)).max() < _ENDS:
             return None
         before = _until(batch, since)
         seen, seen_before = (~np.isnan(x.values).all(axis=0) for x in (batch, before))
@@ -295,8 +315,16 @@ class RFormerForecaster(SeriesEstimator):
             raise InputError(f"periods must be positive numbers, got {self.periods!r}")
         check_device(self.device)
 
-    def _train(self, batch: SeriesBatch, static: Array, seed: int) -> ForecastPredictor:
-        """Networks that know the data's scales, trained from different seeds."""
+    def _train(
+        self, batch: SeriesBatch, static: Array, seed: int,
+        ends: tuple[SeriesBatch, Array] | None = None,
+    ) -> ForecastPredictor:  # fmt: skip
+        """Networks that know the data's scales, trained from different seeds.
+
+        Of few series, which can be learned by heart, from the simple forecast that is best, and as
+        long as their ``ends`` are forecast better: the whole series, and the times ``(B,)`` after
+        which they are held out.
+        """
         span = batch.times[batch.offsets[1:] - 1] - batch.times[batch.offsets[:-1]]
         if not (span > 0).any():
             raise InputError(
@@ -307,13 +335,10 @@ class RFormerForecaster(SeriesEstimator):
         horizon = min(0.5 * usual, _FAR * _usual_gap(batch))
         if self.horizon is not None:
             horizon = duration_of(self.horizon, "horizon", dated=dated)
-        auto = (_DAY, _WEEK) if dated else ()
-        periods = auto if isinstance(self.periods, str) else tuple(self.periods)
         config = ForecasterConfig(
             n_channels=batch.n_channels,
             n_static=static.shape[1],
             known=tuple(_numbers_of(self.known_future, batch.channels).tolist()),
-            n_periods=len(periods),
             d_model=self.d_model,
             n_layers=self.n_layers,
             dropout=self.dropout,
@@ -321,12 +346,36 @@ class RFormerForecaster(SeriesEstimator):
         if len(config.known) == batch.n_channels:
             raise InputError("known_future names all channels, so there is nothing to forecast")
         gap = _usual_gap(batch)
-        scaling = {"periods": np.array(periods, dtype=np.float64)}
+        scaling: dict[str, Array] = {"horizon": np.array([horizon])}
         scaling["scales"] = np.geomspace(gap, max(usual, horizon, 4 * gap), config.n_scales)
         scaling["centre"], scaling["spread"], scaling["varies"] = _scale(batch.values)
         for name, extreme in (("lowest", np.fmin), ("highest", np.fmax)):
             scaling[name] = np.nan_to_num(extreme.reduce(batch.values, axis=0))
         scaling["static_centre"], scaling["static_spread"], _ = _scale(static)
+        auto = isinstance(self.periods, str)
+        periods = [] if isinstance(self.periods, str) else list(self.periods)
+        candidates = periods
+        if auto and dated:
+            periods = [p for p in (_DAY, _WEEK) if p >= 2 * gap]
+            candidates = [*periods, _YEAR]
+        elif auto:
+            candidates = spectral_periods(batch, gap)
+        with torch.random.fork_rng():
+            harmonics, seasonal = choose_seasons(
+                config, scaling, batch, static, context=self.context, horizon=horizon,
+                candidates=[p for p in candidates if _FEWEST * gap <= p <= usual / _CYCLES],
+                gap=gap, guessed=auto and not dated, seed=seed,
+            )  # fmt: skip
+        periods += [p for p in harmonics if p not in periods]
+        config = config.model_copy(
+            update={
+                "n_periods": len(periods),
+                "harmonics": tuple(harmonics.get(p, 0) for p in periods),
+            }
+        )
+        scaling["periods"] = np.array(periods, dtype=np.float64)
+        none = np.zeros(batch.n_channels)
+        scaling["seasonal"] = np.array([seasonal.get(p, none) for p in periods]).T
         device = torch.device("cpu")
         if self.device != "cpu":
             device = torch.accelerator.current_accelerator(check_available=True) or device
@@ -338,11 +387,17 @@ class RFormerForecaster(SeriesEstimator):
                 network = Forecaster(config)
                 network.fit_scaling(**scaling)
                 data = network.scaled(batch, static, self.context)
+                rng = np.random.default_rng(seed + number)
+                drawn = []
+                if ends is not None:
+                    network.start(drawn_to_start(data, horizon, rng))
+                    whole = network.scaled(ends[0], static, self.context)
+                    drawn = self._drawn_ends(whole, ends[1], horizon, scaling["periods"], rng)
                 history = train_forecaster(
                     network, data, horizon=horizon, steps=self.steps, batch_size=self.batch_size,
                     learning_rate=self.learning_rate, weight_decay=self.weight_decay,
                     interpolation=bool(self.interpolation), seed=seed + number, device=device,
-                    callback=print if self.verbose else None,
+                    held=drawn, callback=print if self.verbose else None,
                 )  # fmt: skip
             networks.append(network.cpu())
             self.history_ += [record | {"member": number + 1} for record in history]
@@ -357,6 +412,24 @@ class RFormerForecaster(SeriesEstimator):
         return ForecastPredictor(
             networks, batch.channels, never, horizon, self.context, bool(self.interpolation), dated
         )
+
+    def _drawn_ends(
+        self,
+        data: ScaledSeries,
+        since: Array,
+        horizon: float,
+        periods: Array,
+        rng: np.random.Generator,
+    ) -> list[Drawn]:
+        """Questions about what comes after ``since (B,)``."""
+        begin, end = data.offsets[:-1], data.offsets[1:]
+        later = data.times > np.repeat(since, end - begin)
+        first = np.minimum(end - np.add.reduceat(later, begin), end - 1)
+        series = np.resize(np.arange(len(begin)), _ASKED)
+        drawn = [draw_forecasts(data, series, horizon, periods, rng, since=first[series])]
+        if self.interpolation:
+            drawn.append(draw_interpolations(data, series, periods, rng, since=first[series]))
+        return [each for each in drawn if len(each.target)]
 
     def _adopt(self, predictor: ForecastPredictor) -> None:
         self.predictor_, self.channels_ = predictor, predictor.channels

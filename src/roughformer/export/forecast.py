@@ -72,7 +72,7 @@ class ForecastGraph(Exportable):
         queries = Queries(
             torch.arange(n).view(n, 1, 1).expand(n, m, c).reshape(-1),
             torch.arange(c).view(1, 1, c).expand(n, m, c).reshape(-1),
-            ahead.float().clamp(0.0, self.horizon).unsqueeze(-1).expand(n, m, c).reshape(-1),
+            ahead.float().clamp(min=0.0).unsqueeze(-1).expand(n, m, c).reshape(-1),
             phase.unsqueeze(2).expand(n, m, c, phase.shape[2]).reshape(n * m * c, phase.shape[2]),
             even=True,
         )

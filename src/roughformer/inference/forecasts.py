@@ -479,8 +479,6 @@ class ForecastPredictor:
         row, channel = np.repeat(row, n), np.tile(wanted, len(time))
         time = np.repeat(time, n)
         queries = data.queries(row, channel, time, at, self.networks[0].periods.numpy())
-        # Beyond the horizon a forecast stays as it is there, but for the seasons.
-        queries = queries._replace(ahead=queries.ahead.clamp(max=self.horizon))
         mean, quantiles = self.run(moments, queries)
         return _point(mean, quantiles), quantiles, _distance(moments, queries)
 

@@ -19,6 +19,7 @@ from roughformer.model.forecaster import (
     QUANTILES,
     Forecaster,
     ForecasterConfig,
+    far_weight,
 )
 from roughformer.model.outputs import (
     Ensemble,

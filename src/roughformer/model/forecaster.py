@@ -8,6 +8,10 @@ distance in time. Its answer is a mixture of levels that the series has had (nea
 at several time scales, weighed observations, mean, extremes) and of the channel's mean, whose
 weights depend on the query, plus damped trends, plus a correction. So levels and trends continue,
 and how fast a channel returns to its mean is learned.
+
+Seasons are read from each series in closed form: a ridge regression of what is known around the
+moment on a line and on waves of the periods, recent observations first. All of the above happens
+to what is left of the values without their seasons, which come back in the answer.
 """
 
 import math
@@ -20,7 +24,7 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from roughformer.model.forecast_data import Array, Moments, Queries, ScaledSeries
+from roughformer.model.forecast_data import Array, Drawn, Moments, Queries, ScaledSeries
 from roughformer.model.transformer import Block
 from roughformer.series import SeriesBatch
 from roughformer.util.groups import Group
@@ -30,6 +34,11 @@ _MIDDLE = QUANTILES.index(0.5)
 _HARMONICS = 2  # of each period
 _RAW = 6  # nearest observations that are features themselves
 _SHRINK = 0.05  # of slopes, in squared time scales: two observations at one time have none
+_SEASONS = 5.0  # longest periods after which observations count 1/e for the seasons
+_RIDGE = 0.3  # of a wave, in observations, times the number of its harmonic
+_STEEP = 1e-3  # ridge of the line beside the waves
+_TOLD = 30  # forecasts of a channel that a start is chosen by, at least
+_SURE = 5.0  # logit of the level that training starts from
 _LOCAL = 0.3  # how far corrections go by the spread of the series, beside the channel's own scale
 
 
@@ -41,6 +50,7 @@ class ForecasterConfig(Group):
     known: tuple[int, ...] = Field((), description="Channels whose future is known.")
     n_scales: int = Field(5, ge=1, description="Number of time scales of a memory.")
     n_periods: int = Field(0, ge=0, description="Number of periods, for seasons.")
+    harmonics: tuple[int, ...] = Field((), description="Harmonics of the seasons of each period.")
     n_recent: int = Field(16, ge=2, description="Nearest observations that a query weighs.")
     d_model: int = Field(64, ge=4, description="Width of tokens.")
     n_heads: int = Field(4, ge=1, description="Heads of attention.")
@@ -55,6 +65,8 @@ class ForecasterConfig(Group):
             0 <= c < self.n_channels for c in self.known
         ):
             raise ValueError(f"known must hold different channels, got {self.known}")
+        if len(self.harmonics) not in (0, self.n_periods) or min(self.harmonics, default=0) < 0:
+            raise ValueError(f"harmonics must be counts for each period, got {self.harmonics}")
         return self
 
 
@@ -213,6 +225,8 @@ class Forecaster(nn.Module):
 
     scales: Tensor
     periods: Tensor
+    horizon: Tensor
+    seasonal: Tensor
     centre: Tensor
     spread: Tensor
     varies: Tensor
@@ -226,7 +240,9 @@ class Forecaster(nn.Module):
         super().__init__()
         self.config = c = config
         d, n_features = c.d_model, memory_feature_count(c.n_scales)
-        sizes = {"scales": c.n_scales, "periods": c.n_periods}
+        sizes: dict[str, int | tuple[int, int]]
+        sizes = {"scales": c.n_scales, "periods": c.n_periods, "horizon": 1}
+        sizes["seasonal"] = (c.n_channels, c.n_periods)  # 1: the channel has a season of the period
         sizes |= dict.fromkeys(("centre", "spread", "varies", "lowest", "highest"), c.n_channels)
         sizes |= dict.fromkeys(("static_centre", "static_spread"), c.n_static)
         for name, size in sizes.items():
@@ -260,6 +276,7 @@ class Forecaster(nn.Module):
         nn.init.zeros_(self.head.bias)
         self.norm_head = nn.LayerNorm(d)
         self.prior = nn.Parameter(torch.zeros(c.n_channels, self.n_levels))
+        self.trend = nn.Parameter(torch.zeros(c.n_channels, c.n_scales))
         self.log_unit = nn.Parameter(torch.zeros(c.n_channels, 2))
         if c.known:
             self.ahead = nn.Sequential(nn.Linear(4 * len(c.known), d), nn.GELU(), nn.Linear(d, d))
@@ -287,11 +304,8 @@ class Forecaster(nn.Module):
 
     def forward(self, moments: Moments, queries: Queries) -> tuple[Tensor, Tensor]:
         """See the class."""
-        # In units of the shortest time scale: features must not depend on the user's unit of time.
-        unit, n_recent = self.scales[0].to(moments.values), self.config.n_recent
-        scales = self.scales.to(moments.values) / unit
-        moments = moments._replace(times=moments.times / unit, elapsed=moments.elapsed / unit)
-        queries = queries._replace(ahead=queries.ahead / unit)
+        n_recent = self.config.n_recent
+        moments, queries, season, scales = self._deseasoned(moments, queries)
         past = remember(moments.values, -moments.times, scales, n_recent)
         future = None
         if moments.both_sides:
@@ -304,7 +318,101 @@ class Forecaster(nn.Module):
         given = self.ahead(self._given(moments, queries)) if self.config.known else None
         mean, quantiles = self._answer(tokens, past, future, queries, scales, given)
         back = offset[queries.row, queries.channel]
+        back = back + season
         return mean + back, quantiles + back.unsqueeze(1)
+
+    @torch.no_grad()
+    def start(self, drawn: Drawn) -> Array:
+        """Start training from the level and the damped trend of each channel that forecast best.
+
+        Returns the mean absolute errors of these forecasts of each channel ``(C,)``, NaN where
+        there are too few to tell.
+        """
+        moments, queries, season, scales = self._deseasoned(drawn.moments, drawn.queries)
+        past = remember(moments.values, -moments.times, scales, self.config.n_recent)
+        at, k = (queries.row, queries.channel), len(scales)
+        seen = past.seen[at]
+        target = (drawn.target - season)[seen]
+        levels = past.levels[at][seen, : k + 2]  # the last value, at each scale, the mean
+        trends = past.slopes[at][seen] * (1 - torch.exp(-queries.ahead[seen].unsqueeze(1) / scales))
+        options = torch.cat([trends * x for x in (0.0, 0.5, 1.0)], dim=1)  # (Q, 3 K)
+        guess = levels.unsqueeze(2) + options.unsqueeze(1)
+        error = (guess - target.view(-1, 1, 1)).abs().flatten(1)
+        weight = far_weight(queries.ahead[seen])
+        best = np.full(self.config.n_channels, np.nan)
+        for c in range(self.config.n_channels):
+            mine = queries.channel[seen] == c
+            if mine.sum() < _TOLD:
+                continue
+            share = weight[mine] / weight[mine].sum()
+            least, number = (share @ error[mine]).min(dim=0)
+            level, option = divmod(int(number), options.shape[1])
+            best[c] = float(least)
+            self.prior[c] = 0.0
+            self.prior[c, self.config.n_heads + level] = _SURE
+            self.trend[c] = 0.0
+            self.trend[c, option % k] = 0.5 * (option // k)
+            # Corrections of the size of the errors, and intervals of normal errors.
+            self.log_unit[c] = (least.clamp(1e-3, 1.0) * torch.tensor([1.0, 2.2])).log()
+        return best
+
+    def _deseasoned(
+        self, moments: Moments, queries: Queries
+    ) -> tuple[Moments, Queries, Tensor, Tensor]:
+        """Moments and queries without seasons, the seasons at the queries ``(Q,)``, and the scales.
+
+        All times are in units of the shortest scale: features must not depend on the user's unit.
+        """
+        unit = self.scales[0].to(moments.values)
+        scales = self.scales.to(moments.values) / unit
+        moments = moments._replace(times=moments.times / unit, elapsed=moments.elapsed / unit)
+        season = torch.zeros_like(queries.ahead)
+        if any(self.config.harmonics):
+            found = self._seasons(moments, unit)
+            known = self._season_waves(moments.times.nan_to_num(0.0), unit)  # (R, L, F)
+            moments = moments._replace(values=moments.values - known @ found.transpose(1, 2))
+            waves = self._season_waves(queries.ahead / unit, unit)
+            season = (waves * found[queries.row, queries.channel]).sum(dim=1)
+        # Beyond the horizon a forecast stays as it is there, but for the seasons.
+        ahead = torch.minimum(queries.ahead, self.horizon.to(queries.ahead))
+        return moments, queries._replace(ahead=ahead / unit), season, scales
+
+    def _season_waves(self, times: Tensor, unit: Tensor) -> Tensor:
+        """Waves of all seasons ``(..., F)`` at times ``(...)`` after the moment."""
+        turns = [
+            times * (k * unit / period.to(unit))
+            for period, n in zip(self.periods, self.config.harmonics, strict=True)
+            for k in range(1, n + 1)
+        ]
+        angles = 2 * math.pi * torch.stack(turns, dim=-1)
+        return torch.cat([angles.sin(), angles.cos()], dim=-1)
+
+    def _seasons(self, moments: Moments, unit: Tensor) -> Tensor:
+        """Coefficients of the waves of each channel ``(R, C, F)``: weighted ridge regression."""
+        harmonics = self.config.harmonics
+        used = [p for p, n in zip(self.periods, harmonics, strict=True) if n]
+        longest = torch.stack(used).amax(dim=0)
+        u = moments.times.nan_to_num(0.0) * unit / (_SEASONS * longest).to(unit)
+        design = torch.stack([torch.ones_like(u), u], dim=-1)
+        design = torch.cat([design, self._season_waves(moments.times.nan_to_num(0.0), unit)], -1)
+        seen = ~moments.values.isnan() & moments.times.isfinite().unsqueeze(-1)
+        if not moments.both_sides:
+            seen = seen & (moments.times <= 0).unsqueeze(-1)
+        weight = torch.where(seen, (-u.abs()).exp().unsqueeze(-1), 0.0).transpose(1, 2)  # (R, C, L)
+        weighed = weight.unsqueeze(2) * design.transpose(1, 2).unsqueeze(1)  # (R, C, 2 + F, L)
+        observed = torch.where(seen, moments.values, 0.0).transpose(1, 2).unsqueeze(-1)
+        # Less the mean, as a ridge must not depend on the level.
+        total = weight.sum(dim=-1, keepdim=True).clamp(min=1e-12)
+        mean = (weight.unsqueeze(2) @ observed).squeeze(-1) / total
+        observed = torch.where(seen.transpose(1, 2).unsqueeze(-1), observed - mean.unsqueeze(-1), 0)
+        numbers = [k for n in harmonics for k in range(1, n + 1)] * 2
+        period = [i for i, n in enumerate(harmonics) for _ in range(n)] * 2
+        ridge = _RIDGE * torch.tensor([_STEEP / _RIDGE] * 2 + numbers).to(u)
+        on = self.seasonal[:, period].to(u)  # (C, F)
+        on = torch.cat([torch.ones_like(on[:, :2]), on], dim=1)
+        gram = on.unsqueeze(1) * (weighed @ design.unsqueeze(1)) * on.unsqueeze(2)
+        gram = gram + torch.diag(ridge)
+        return _solved(gram, on.unsqueeze(-1) * (weighed @ observed))[..., 2:]
 
     def _offset(self, past: Memory, future: Memory | None) -> Tensor:
         """What to take off each channel whose level lies beyond all training values ``(R, C)``.
@@ -387,7 +495,8 @@ class Forecaster(nn.Module):
         weight = head[:, : self.n_levels] + self.prior[channel]
         mixed = (weight.masked_fill(~known, -30.0).softmax(dim=1) * levels).sum(dim=1)
         head = head[:, self.n_levels :]
-        trend = (head[:, : len(scales)] * past.slopes[at] * (1 - decay)).sum(dim=1)
+        trend = head[:, : len(scales)] + self.trend[channel]
+        trend = (trend * past.slopes[at] * (1 - decay)).sum(dim=1)
         head = head[:, len(scales) :]
         unit, own = self.log_unit[channel].exp(), _LOCAL * spread
         mean = mixed + trend + head[:, 0] * unit[:, 0] + head[:, 1] * own
@@ -520,6 +629,32 @@ def _waves(turns: Tensor) -> list[Tensor]:
     """``(..., P)`` -> sines and cosines of each period and its harmonics."""
     angles = [2 * math.pi * k * turns for k in range(1, _HARMONICS + 1)]
     return [wave for angle in angles for wave in (angle.sin(), angle.cos())]
+
+
+def _solved(gram: Tensor, right: Tensor) -> Tensor:
+    """Solve ``gram (..., n, n) x = right (..., n, 1)``, gram positive definite; ``(..., n)``.
+
+    By elimination, in operations that every backend and graph has.
+    """
+    rows = torch.cat([gram, right], dim=-1)
+    for i in range(gram.shape[-1]):
+        pivot = rows[..., i : i + 1, :] / rows[..., i : i + 1, i : i + 1]
+        rows = torch.cat(
+            [
+                rows[..., :i, :] - rows[..., :i, i : i + 1] * pivot,
+                pivot,
+                rows[..., i + 1 :, :] - rows[..., i + 1 :, i : i + 1] * pivot,
+            ],
+            dim=-2,
+        )
+    return rows[..., -1]
+
+
+def far_weight(ahead: Tensor) -> Tensor:
+    """Weights of errors ``(Q,)`` at times ahead, in usual gaps: far values, whose errors are large,
+    must not alone decide.
+    """
+    return (1 + ahead).rsqrt()
 
 
 def _epoch(batch: SeriesBatch) -> float:

@@ -17,6 +17,7 @@ from roughformer.train.data import (
 )
 from roughformer.train.forecaster import train_forecaster
 from roughformer.train.loop import TrainingData, check_device, processor_time, train
+from roughformer.train.seasons import choose_seasons, drawn_to_start, spectral_periods
 from roughformer.train.validation import (
     CLASSIFICATION,
     HIGHER_IS_BETTER,

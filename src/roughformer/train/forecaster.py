@@ -1,7 +1,8 @@
 """The training loop of a forecaster, on moments drawn from the series themselves."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from roughformer.model import (
     ScaledSeries,
     draw_forecasts,
     draw_interpolations,
+    far_weight,
 )
 
 Array = npt.NDArray[Any]
@@ -25,6 +27,8 @@ _HUBER = 5.0  # standard deviations beyond which errors of the mean count linear
 _ROWS = 2  # moments of a series in one step of interpolation
 _AVERAGED = 0.998  # decay of the running mean of the weights
 _GIVEN = 0.8  # share of forecasts in training that see the future of channels that have a known one
+_LOOKED = 50  # steps between two looks at what is held out, and four times as many later
+_PATIENCE = 250  # training ends after twice the steps of the best look, and so many
 _BALANCE = 0.5  # power of a channel's rarity that its targets are weighted by
 
 
@@ -40,20 +44,37 @@ def train_forecaster(
     interpolation: bool,
     seed: int,
     device: torch.device,
+    held: Sequence[Drawn] = (),
     callback: Callable[[dict[str, Any]], None] | None = None,
 ) -> list[dict[str, Any]]:
-    """Train in place, and leave the running mean of the weights; the losses on the way."""
+    """Train in place, and leave the running mean of the weights; the losses on the way.
+
+    The loss of what is ``held`` out is looked at now and then: the weights with the least one are
+    left, and training ends when it has not become less for long. Its quantiles count as well, since
+    intervals that were learned by heart are too narrow for calibration to mend.
+    """
     rng = np.random.default_rng(seed)
     periods = model.periods.cpu().numpy()
     weight = _channel_weights(data.values).to(device)
     model.to(device).train()
-    decayed = [p for p in model.parameters() if p.dim() > 1]
+    start = [model.prior, model.trend]  # not drawn to zero: they were chosen
+    decayed = [p for p in model.parameters() if p.dim() > 1 and all(p is not x for x in start)]
     others = [p for p in model.parameters() if p.dim() <= 1]
     optimizer = torch.optim.AdamW(
-        [{"params": decayed, "weight_decay": weight_decay}, {"params": others, "weight_decay": 0}],
+        [
+            {"params": decayed, "weight_decay": weight_decay},
+            {"params": [*others, *start], "weight_decay": 0},
+        ],
         lr=learning_rate,
     )
-    averaged = [p.detach().clone() for p in model.parameters()]
+    averaged = deepcopy(model).eval()
+
+    def held_loss() -> float:
+        with torch.no_grad():
+            return float(sum(_loss(averaged, drawn, weight, device) for drawn in held))
+
+    least, best, best_step = (held_loss() if held else 0.0), averaged.state_dict(), 0
+    best = {name: value.clone() for name, value in best.items()}
     history: list[dict[str, Any]] = []
     order, n = np.zeros(0, dtype=np.int64), len(data.offsets) - 1
     total, counted = 0.0, 0
@@ -78,7 +99,7 @@ def train_forecaster(
         optimizer.step()
         decay = min(_AVERAGED, (step + 1) / (step + 20))
         with torch.no_grad():
-            for mean, now in zip(averaged, model.parameters(), strict=True):
+            for mean, now in zip(averaged.parameters(), model.parameters(), strict=True):
                 mean.lerp_(now, 1 - decay)
         total, counted = total + float(loss.detach()), counted + 1
         if counted == 100 or step == steps - 1:
@@ -86,9 +107,15 @@ def train_forecaster(
             total, counted = 0.0, 0
             if callback is not None:
                 callback(history[-1])
-    with torch.no_grad():
-        for mean, now in zip(averaged, model.parameters(), strict=True):
-            now.copy_(mean)
+        often = _LOOKED if step < 10 * _LOOKED else 4 * _LOOKED
+        if held and ((step + 1) % often == 0 or step == steps - 1):
+            loss_held = held_loss()
+            if loss_held < least:
+                least, best_step = loss_held, step + 1
+                best = {name: value.clone() for name, value in averaged.state_dict().items()}
+            elif step + 1 > 2 * best_step + _PATIENCE:
+                break
+    model.load_state_dict(best if held else averaged.state_dict())
     model.eval()
     return history
 
@@ -104,6 +131,8 @@ def _loss(model: Forecaster, drawn: Drawn, weight: Tensor, device: torch.device)
     pinball = torch.maximum(level * error, (level - 1) * error).clamp(max=20).mean(dim=1)
     loss = F.huber_loss(mean, target, reduction="none", delta=_HUBER) + 2 * pinball
     each = weight[queries.channel]
+    if not model.training:
+        each = each * far_weight(queries.ahead / model.scales[0].to(queries.ahead))
     return (loss * each).sum() / each.sum()
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 # The format of a checkpoint: names of its files, its manifest, and text <-> bytes.
 
 FORMAT = "roughformer-checkpoint"
-VERSION = 6
+VERSION = 7
 CONFIG, MANIFEST, TENSORS = "config.json", "manifest.json", ".safetensors"
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
 
