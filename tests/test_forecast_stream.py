@@ -18,6 +18,17 @@ def series(n, seed, length=40):
     return values, times
 
 
+def test_a_stream_of_a_series_of_its_own_size_is_that_series():
+    values, times = series(40, 0)
+    for k, x in enumerate(values):
+        x *= 10 ** (3 * k / 40)
+    model = rf.RFormerForecaster(**TINY, context=16).fit(values, times)
+    assert model.predictor_.networks[0].config.relative == (1,)
+    stream, at = rf.ForecastStream(model), times[5][-1] + np.array([0.5, 5.0])
+    stream.push(times[5], values[5])
+    assert_same(stream.forecast(at), offline(model, values[5], times[5], at))
+
+
 @pytest.fixture(scope="module")
 def model():
     return rf.RFormerForecaster(**TINY, context=16).fit(*series(40, 0))

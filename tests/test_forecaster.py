@@ -60,6 +60,52 @@ def small():
     return rf.RFormerForecaster(**TINY).fit(x, t)
 
 
+def goods(n, seed, length=60):
+    """Sales of goods of very different size, with a season of 12."""
+    rng = np.random.default_rng(seed)
+    t = np.arange(float(length))
+    season = 1 + 0.4 * np.sin(2 * np.pi * t / 12 + rng.uniform(0, 6.3, (n, 1)))
+    size = 10 ** rng.uniform(0, 4, (n, 1))
+    return (size * season * (1 + 0.05 * rng.normal(size=(n, length))))[..., None], np.tile(
+        t, (n, 1)
+    )
+
+
+@pytest.fixture(scope="module")
+def sales():
+    x, t = goods(40, 0)
+    return rf.RFormerForecaster(**TINY | {"steps": 60, "horizon": 12.0}).fit(x[:, :48], t[:, :48])
+
+
+def test_small_series_beside_large_ones_are_forecast_as_well(sales):
+    assert sales.predictor_.networks[0].config.relative == (0,)
+    x, t = goods(40, 0)
+    forecast = sales.predict(x[:, :48], t[:, :48], at=t[:, 48:])
+    error = np.abs(np.stack(forecast) - x[:, 48:]).mean(axis=(1, 2))
+    naive = np.abs(x[:, 12:48] - x[:, :36]).mean(axis=(1, 2))
+    assert np.median(error / naive) < 1
+    smallest = np.argsort(x.mean(axis=(1, 2)))[:10]
+    assert np.median((error / naive)[smallest]) < 1
+
+
+def test_the_unit_of_a_series_of_its_own_size_does_not_matter(sales):
+    x, t = goods(3, 1)
+    for method in (sales.predict, sales.predict_interval):
+        one, other = (np.asarray(method(f * x, t, at=t + 48)) for f in (1.0, 1e3))
+        np.testing.assert_allclose(other, 1e3 * one, rtol=1e-3)
+
+
+def test_series_of_one_size_share_their_unit(small):
+    assert small.predictor_.networks[0].config.relative == ()
+    rng = np.random.default_rng(0)
+    few = 10 ** rng.uniform(0, 4, (30, 1, 1)) * rng.uniform(1, 2, (30, 5, 1))  # too few values
+    levels = 10 ** rng.uniform(0, 4, (30, 1, 1)) + rng.normal(size=(30, 20, 1))  # one deviation
+    rain = 10 ** rng.uniform(0, 4, (30, 1, 1)) * (rng.random((30, 20, 1)) < 0.1)
+    for x in (few, levels, rain):
+        model = rf.RFormerForecaster(**TINY | {"steps": 1, "horizon": 1.0}).fit(x)
+        assert model.predictor_.networks[0].config.relative == ()
+
+
 @pytest.fixture(scope="module")
 def later():
     """New series cut after 20 points, the times within 4 of the cut, and the values there."""

@@ -237,7 +237,7 @@ GOOD = [0.0, 1.0, 0.0, 1.0, 2.0]
         (
             lambda: SeriesBatch.of({"t": [0.0], "x": [1.0]}),
             "cannot tell which column of the table holds the ids of the series: name it with "
-            "series_id= (None: the table is one series). Its columns are t, x",
+            "series_id= (None: the table is one series). Its columns are 't', 'x'",
         ),
         (
             lambda: SeriesBatch.from_arrays([np.zeros((2, 1))], 3),

@@ -127,7 +127,7 @@ def test_what_is_no_series_is_refused_with_words():
         (x[:, :0], r"0 feature\(s\) \(shape=\(90, 0\)\)"),
         (x[:0], "no series were given"),
         (np.where(x > 3, np.inf, x), "infinite|finite"),
-        (pandas.DataFrame(x), "cannot tell which column of the table holds the ids"),
+        (pandas.DataFrame(x), "cannot tell which column of the table holds the times"),
         ({"a": 1}, "cannot be read as columns"),
         ("series", "expected a SeriesBatch"),
     ):

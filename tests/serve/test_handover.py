@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -27,6 +28,12 @@ def path(tmp_path):
     return tmp_path / "box"
 
 
+def run_alone(coroutine):
+    """In a thread of its own: tests of the page leave a running loop in this one."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, coroutine).result()
+
+
 async def until(condition):
     for _ in range(1000):
         if condition():
@@ -47,7 +54,7 @@ def test_a_connection_is_passed_whole_while_the_other_process_does_not_read(path
         mailbox.close()
         return taken
 
-    assert asyncio.run(run()) == [LARGE + b"last"]
+    assert run_alone(run()) == [LARGE + b"last"]
 
 
 def test_what_is_refused_was_not_passed(path):
@@ -74,7 +81,7 @@ def test_what_is_refused_was_not_passed(path):
             client.close()
         return taken, passed, answers
 
-    taken, passed, answers = asyncio.run(run())
+    taken, passed, answers = run_alone(run())
     assert sorted(taken) == passed
     assert answers == [*passed, b""]  # the last one is closed by whom it was refused
 
@@ -101,5 +108,5 @@ def test_who_ends_half_way_or_says_nothing_keeps_nobody_waiting(path):
         asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
         return await run()
 
-    assert asyncio.run(watched()) == [b"here"]
+    assert run_alone(watched()) == [b"here"]
     assert not errors

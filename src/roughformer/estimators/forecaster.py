@@ -48,6 +48,7 @@ _FAR = 100  # the default horizon is at most this many usual gaps between observ
 _TAIL = 0.005  # share of a channel's values on each side that its scale does not look at
 _ASKED = 256  # moments of the ends of few series that training is ended by
 _FEWEST = 3  # usual gaps in a season
+_TO_TELL, _DIFFERENT = 8, 20.0  # values that tell the size of a series; ratio of sizes
 _CYCLES = 1.5  # of a season in a usual series
 _DAY, _WEEK, _YEAR = 86400.0, 604800.0, 365.2425 * 86400.0
 _SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": _DAY}
@@ -343,12 +344,17 @@ class RFormerForecaster(SeriesEstimator):
             n_layers=self.n_layers,
             dropout=self.dropout,
         )
+        relative = _of_different_sizes(batch)
+        relative[list(config.known)] = False
+        config = config.model_copy(update={"relative": tuple(np.flatnonzero(relative).tolist())})
         if len(config.known) == batch.n_channels:
             raise InputError("known_future names all channels, so there is nothing to forecast")
         gap = _usual_gap(batch)
         scaling: dict[str, Array] = {"horizon": np.array([horizon])}
         scaling["scales"] = np.geomspace(gap, max(usual, horizon, 4 * gap), config.n_scales)
         scaling["centre"], scaling["spread"], scaling["varies"] = _scale(batch.values)
+        mean = np.where(relative, scaling["centre"], 0)  # small series must not be rounded away
+        scaling["centre"], scaling["mean"] = scaling["centre"] - mean, mean / scaling["spread"]
         for name, extreme in (("lowest", np.fmin), ("highest", np.fmax)):
             scaling[name] = np.nan_to_num(extreme.reduce(batch.values, axis=0))
         scaling["static_centre"], scaling["static_spread"], _ = _scale(static)
@@ -617,7 +623,8 @@ class RFormerForecaster(SeriesEstimator):
         batch, covariates = self._series(X, times, lengths, static, layout, columns)
         with using_threads(self.n_jobs):
             result = self.predictor_.backtest(batch, covariates)
-        centre = self.predictor_.networks[0].centre.numpy()[result.channel]
+        network = self.predictor_.networks[0]
+        centre = (network.centre + network.mean * network.spread).numpy()[result.channel]
         error = np.bincount(result.channel, (result.true - result.value) ** 2, batch.n_channels)
         total = np.bincount(result.channel, (result.true - centre) ** 2, batch.n_channels)
         return float(np.mean(1 - error[total > 0] / total[total > 0])) if total.any() else 0.0
@@ -799,6 +806,32 @@ def _scale(values: Array) -> tuple[Array, Array, Array]:
             centre[c], varies[c] = inner.mean(), np.ptp(known) > 0
             spread[c] = (inner.std() or known.std()) * varies[c]  # of equal values: rounding
     return centre, np.where(spread > 0, spread, np.maximum(np.abs(centre), 1.0)), varies
+
+
+def _of_different_sizes(batch: SeriesBatch) -> npt.NDArray[np.bool_]:
+    """For which channels ``(C,)`` a usual large series is so many times a usual small one, in its
+    level and in its deviation.
+
+    Of most series there must be enough values to tell, and the deviation less than the level: a dry
+    week does not tell how much rain may fall.
+    """
+    counts, sizes = [], []
+    for b in range(len(batch)):
+        values = batch.series(b)[1].astype(np.float64)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # of channels without values
+            sizes.append([np.abs(np.nanmean(values, axis=0)), np.nanstd(values, axis=0)])
+        counts.append((~np.isnan(values)).sum(axis=0))
+    count, size = np.stack(counts), np.stack(sizes)
+    different = np.zeros(batch.n_channels, dtype=np.bool_)
+    for c in range(batch.n_channels):
+        told = (count[:, c] >= _TO_TELL) & (size[:, :, c] > 0).all(axis=1)
+        if told.sum() >= max(3, (count[:, c] > 0).sum() / 2):
+            log_level, log_deviation = np.log(size[told, :, c]).T
+            low, high = np.quantile([log_level, log_deviation], [0.1, 0.9], axis=1)
+            steady = np.median(log_deviation - log_level) < 0
+            different[c] = steady and (high - low > np.log(_DIFFERENT)).all()
+    return different
 
 
 def _usual_gap(batch: SeriesBatch) -> float:

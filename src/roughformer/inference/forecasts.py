@@ -423,7 +423,7 @@ class ForecastPredictor:
                 back = period * torch.ceil(queries.ahead / period).clamp(min=1)
                 name = f"value {self.in_words(float(period))} before"
                 guesses[name] = _before(moments, queries, queries.ahead - back)
-            guesses["training mean"] = np.zeros(len(last))
+            guesses["training mean"] = self.networks[0].mean.numpy()[queries.channel.numpy()]
             for name, guess in guesses.items():
                 errors.setdefault(name, []).append((guess - drawn.target.numpy())[known])
         if not sum(len(part) for part in errors.get("model", [])):

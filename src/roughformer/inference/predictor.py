@@ -420,8 +420,18 @@ class Predictor:
     def calibrate_out_of_fold(
         self, batch: SeriesBatch, outputs: npt.NDArray[Any], true: npt.NDArray[Any], groups: Any
     ) -> None:
-        """The same by outputs ``(B, n_outputs)`` for the training series, of each by models that
-        have not seen it or its group; NaN where there are none.
+        """Learn the same from training series that were predicted out of fold.
+
+        Parameters
+        ----------
+        batch : SeriesBatch
+            The series.
+        outputs : ndarray (B, n_outputs)
+            Of each by models that have not seen it or its group, NaN where there are none.
+        true : ndarray (B, m) or (B, K)
+            As for ``calibrate``.
+        groups : array-like (B,) or None
+            Groups whose series err alike.
         """
         scores = self._scores(self.answers(torch.from_numpy(outputs)), true)
         calibrations = calibrate_out_of_fold(batch, scores, groups)

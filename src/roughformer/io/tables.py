@@ -247,7 +247,8 @@ def _csv(
     if separator is None:
         separator = max((",", ";", "\t"), key=lambda sign: head.count(sign.encode()))
     if head.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise InputError("the file is UTF-16; save it as UTF-8")
+        name = "the file" if isinstance(source, bytes) else source
+        raise InputError(f"{name} is UTF-16; save it as UTF-8")
     comma = separator != "," and re.search(rb"\d,\d", rest) is not None
     options: dict[str, Any] = {
         "parse_options": pv.ParseOptions(delimiter=separator),

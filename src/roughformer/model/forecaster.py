@@ -9,6 +9,9 @@ at several time scales, weighed observations, mean, extremes) and of the channel
 weights depend on the query, plus damped trends, plus a correction. So levels and trends continue,
 and how fast a channel returns to its mean is learned.
 
+Where series have levels and deviations of different orders of magnitude (sales of many goods), each
+is read in a unit of its own.
+
 Seasons are read from each series in closed form: a ridge regression of what is known around the
 moment on a line and on waves of the periods, recent observations first. All of the above happens
 to what is left of the values without their seasons, which come back in the answer.
@@ -39,6 +42,7 @@ _RIDGE = 0.3  # of a wave, in observations, times the number of its harmonic
 _STEEP = 1e-3  # ridge of the line beside the waves
 _TOLD = 30  # forecasts of a channel that a start is chosen by, at least
 _SURE = 5.0  # logit of the level that training starts from
+_OF_LEVEL = 0.05  # of the level of a series, that its own unit is more than its deviation
 _LOCAL = 0.3  # how far corrections go by the spread of the series, beside the channel's own scale
 
 
@@ -51,6 +55,9 @@ class ForecasterConfig(Group):
     n_scales: int = Field(5, ge=1, description="Number of time scales of a memory.")
     n_periods: int = Field(0, ge=0, description="Number of periods, for seasons.")
     harmonics: tuple[int, ...] = Field((), description="Harmonics of the seasons of each period.")
+    relative: tuple[int, ...] = Field(
+        (), description="Channels that each series has in units of its own."
+    )
     n_recent: int = Field(16, ge=2, description="Nearest observations that a query weighs.")
     d_model: int = Field(64, ge=4, description="Width of tokens.")
     n_heads: int = Field(4, ge=1, description="Heads of attention.")
@@ -229,6 +236,7 @@ class Forecaster(nn.Module):
     seasonal: Tensor
     centre: Tensor
     spread: Tensor
+    mean: Tensor
     varies: Tensor
     lowest: Tensor
     highest: Tensor
@@ -243,7 +251,8 @@ class Forecaster(nn.Module):
         sizes: dict[str, int | tuple[int, int]]
         sizes = {"scales": c.n_scales, "periods": c.n_periods, "horizon": 1}
         sizes["seasonal"] = (c.n_channels, c.n_periods)  # 1: the channel has a season of the period
-        sizes |= dict.fromkeys(("centre", "spread", "varies", "lowest", "highest"), c.n_channels)
+        of_channels = ("centre", "spread", "mean", "varies", "lowest", "highest")
+        sizes |= dict.fromkeys(of_channels, c.n_channels)
         sizes |= dict.fromkeys(("static_centre", "static_spread"), c.n_static)
         for name, size in sizes.items():
             self.register_buffer(name, torch.ones(size, dtype=torch.float64))
@@ -305,7 +314,8 @@ class Forecaster(nn.Module):
     def forward(self, moments: Moments, queries: Queries) -> tuple[Tensor, Tensor]:
         """See the class."""
         n_recent = self.config.n_recent
-        moments, queries, season, scales = self._deseasoned(moments, queries)
+        level, size = self.own_units(moments)
+        moments, queries, season, scales = self._deseasoned(moments, queries, level, size)
         past = remember(moments.values, -moments.times, scales, n_recent)
         future = None
         if moments.both_sides:
@@ -317,9 +327,34 @@ class Forecaster(nn.Module):
         tokens = self._tokens(past, future, moments, scales)
         given = self.ahead(self._given(moments, queries)) if self.config.known else None
         mean, quantiles = self._answer(tokens, past, future, queries, scales, given)
-        back = offset[queries.row, queries.channel]
-        back = back + season
-        return mean + back, quantiles + back.unsqueeze(1)
+        at = (queries.row, queries.channel)
+        back = offset[at] + season
+        both = torch.cat([mean.unsqueeze(1), quantiles], dim=1) + back.unsqueeze(1)
+        both = both * size[at].unsqueeze(1) + level[at].unsqueeze(1)
+        return both[:, 0], both[:, 1:]
+
+    def own_units(self, moments: Moments) -> tuple[Tensor, Tensor]:
+        """Level and size of each series ``(R, C)``: 0 and 1, but in ``relative`` channels.
+
+        There it is the mean of what is known, and its deviation with a share of the mean.
+        """
+        values = moments.values
+        level = torch.zeros_like(values[:, 0])
+        if not self.config.relative:
+            return level, torch.ones_like(level)
+        seen = _known(moments)
+        x, count = torch.where(seen, values, 0.0), seen.sum(dim=1).clamp(min=1)
+        mean = x.sum(dim=1) / count
+        off = torch.where(seen, x - mean.unsqueeze(1), 0.0)
+        size = (off.square().sum(dim=1) / count).sqrt() + _OF_LEVEL * mean.abs()
+        own = self._is_relative.to(size.device) & (size > 0)
+        return torch.where(own, mean, level), torch.where(own, size, 1.0)
+
+    @property
+    def _is_relative(self) -> Tensor:
+        mask = torch.zeros(self.config.n_channels, dtype=torch.bool)
+        mask[list(self.config.relative)] = True
+        return mask
 
     @torch.no_grad()
     def start(self, drawn: Drawn) -> Array:
@@ -328,11 +363,14 @@ class Forecaster(nn.Module):
         Returns the mean absolute errors of these forecasts of each channel ``(C,)``, NaN where
         there are too few to tell.
         """
-        moments, queries, season, scales = self._deseasoned(drawn.moments, drawn.queries)
+        level, size = self.own_units(drawn.moments)
+        moments, queries, season, scales = self._deseasoned(
+            drawn.moments, drawn.queries, level, size
+        )
         past = remember(moments.values, -moments.times, scales, self.config.n_recent)
         at, k = (queries.row, queries.channel), len(scales)
         seen = past.seen[at]
-        target = (drawn.target - season)[seen]
+        target = ((drawn.target - level[at]) / size[at] - season)[seen]
         levels = past.levels[at][seen, : k + 2]  # the last value, at each scale, the mean
         trends = past.slopes[at][seen] * (1 - torch.exp(-queries.ahead[seen].unsqueeze(1) / scales))
         options = torch.cat([trends * x for x in (0.0, 0.5, 1.0)], dim=1)  # (Q, 3 K)
@@ -346,10 +384,10 @@ class Forecaster(nn.Module):
                 continue
             share = weight[mine] / weight[mine].sum()
             least, number = (share @ error[mine]).min(dim=0)
-            level, option = divmod(int(number), options.shape[1])
+            which, option = divmod(int(number), options.shape[1])
             best[c] = float(least)
             self.prior[c] = 0.0
-            self.prior[c, self.config.n_heads + level] = _SURE
+            self.prior[c, self.config.n_heads + which] = _SURE
             self.trend[c] = 0.0
             self.trend[c, option % k] = 0.5 * (option // k)
             # Corrections of the size of the errors, and intervals of normal errors.
@@ -357,15 +395,19 @@ class Forecaster(nn.Module):
         return best
 
     def _deseasoned(
-        self, moments: Moments, queries: Queries
+        self, moments: Moments, queries: Queries, level: Tensor, size: Tensor
     ) -> tuple[Moments, Queries, Tensor, Tensor]:
-        """Moments and queries without seasons, the seasons at the queries ``(Q,)``, and the scales.
+        """Moments in units of their own and without seasons, queries, the seasons at these
+        ``(Q,)``, and the scales.
 
         All times are in units of the shortest scale: features must not depend on the user's unit.
         """
         unit = self.scales[0].to(moments.values)
         scales = self.scales.to(moments.values) / unit
         moments = moments._replace(times=moments.times / unit, elapsed=moments.elapsed / unit)
+        if self.config.relative:
+            own = (moments.values - level.unsqueeze(1)) / size.unsqueeze(1)
+            moments = moments._replace(values=own)
         season = torch.zeros_like(queries.ahead)
         if any(self.config.harmonics):
             found = self._seasons(moments, unit)
@@ -395,9 +437,7 @@ class Forecaster(nn.Module):
         u = moments.times.nan_to_num(0.0) * unit / (_SEASONS * longest).to(unit)
         design = torch.stack([torch.ones_like(u), u], dim=-1)
         design = torch.cat([design, self._season_waves(moments.times.nan_to_num(0.0), unit)], -1)
-        seen = ~moments.values.isnan() & moments.times.isfinite().unsqueeze(-1)
-        if not moments.both_sides:
-            seen = seen & (moments.times <= 0).unsqueeze(-1)
+        seen = _known(moments)
         weight = torch.where(seen, (-u.abs()).exp().unsqueeze(-1), 0.0).transpose(1, 2)  # (R, C, L)
         weighed = weight.unsqueeze(2) * design.transpose(1, 2).unsqueeze(1)  # (R, C, 2 + F, L)
         observed = torch.where(seen, moments.values, 0.0).transpose(1, 2).unsqueeze(-1)
@@ -434,7 +474,10 @@ class Forecaster(nn.Module):
         low, high = ((x - centre) / spread for x in (self.lowest, self.highest))
         edge = level.clamp(low.to(level), high.to(level))
         width = (high - low).to(level).clamp(min=1e-6)
-        return level - edge * torch.exp(-(level - edge).abs() / width)
+        beyond = level - edge * torch.exp(-(level - edge).abs() / width)
+        if not self.config.relative:
+            return beyond
+        return torch.where(self._is_relative.to(beyond.device), 0.0, beyond)
 
     def _tokens(
         self, past: Memory, future: Memory | None, moments: Moments, scales: Tensor
@@ -623,6 +666,12 @@ class Forecaster(nn.Module):
             ),
             spread,
         )  # fmt: skip
+
+
+def _known(moments: Moments) -> Tensor:
+    """Which values ``(R, L, C)`` may be looked at, besides a known future."""
+    seen = ~moments.values.isnan() & moments.times.isfinite().unsqueeze(-1)
+    return seen if moments.both_sides else seen & (moments.times <= 0).unsqueeze(-1)
 
 
 def _waves(turns: Tensor) -> list[Tensor]:

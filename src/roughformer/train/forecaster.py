@@ -126,6 +126,8 @@ def _loss(model: Forecaster, drawn: Drawn, weight: Tensor, device: torch.device)
     queries = drawn.queries.to(device)
     target = drawn.target.to(device)
     mean, quantiles = model(moments, queries)
+    size = model.own_units(moments)[1][queries.row, queries.channel]
+    mean, quantiles, target = mean / size, quantiles / size.unsqueeze(1), target / size
     level = torch.tensor(QUANTILES, device=device)
     error = target.unsqueeze(1) - quantiles
     pinball = torch.maximum(level * error, (level - 1) * error).clamp(max=20).mean(dim=1)

@@ -120,4 +120,4 @@ def spectral_periods(batch: SeriesBatch, gap: float) -> list[float]:
     peaks = 1 / frequency[inner[np.argsort(-power[inner])[:_PEAKS]]]
     periods = {float(n * p) for p in peaks for n in (1, 2, 3)}
     periods |= {float(round(p / gap) * gap) for p in periods}
-    return sorted(p for p in periods if 3 * gap <= p <= span / 3)
+    return sorted(p for p in periods if 3 * gap <= p <= (span + gap) / 3)
