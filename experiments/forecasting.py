@@ -30,6 +30,7 @@ from _forecasting_naive import (
 )
 from _forecasting_page import page
 from _forecasting_processes import PROCESSES
+from _forecasting_series import known_series, mase
 from _results import ROOT, environment
 from sklearn.ensemble import HistGradientBoostingRegressor
 
@@ -461,6 +462,68 @@ def processes(rows: Rows, data: Path | None, seeds: list[int], models: list[str]
             )  # fmt: skip
 
 
+def series(rows: Rows, data: Path | None, seeds: list[int], models: list[str]) -> None:
+    """One fit before the first origin, with no option set; MASE over all origins."""
+    for known in known_series():
+        rng = np.random.default_rng(0)
+        keep = [rng.random(len(x)) < 0.5 for x in known.values]
+        for share in (0.0, 0.5):
+            task = known.name + (", half dropped" if share else "")
+            seen = keep if share else [np.ones(len(x), bool) for x in known.values]
+            asked = [
+                (b, len(x) - known.ahead * k)
+                for b, x in enumerate(known.values)
+                for k in range(known.origins, 0, -1)
+            ]
+
+            def given(at: list[tuple[int, int]], seen: Any = seen, known: Any = known) -> Any:
+                """Series up to their origins, as arrays and times."""
+                parts = [(b, np.flatnonzero(seen[b][:n])) for b, n in at]
+                values = [known.values[b][place][:, None] for b, place in parts]
+                return values, [known.times[b][place] for b, place in parts]
+
+            first = [
+                (b, n) for b, n in asked if n == len(known.values[b]) - known.ahead * known.origins
+            ]
+            true = [known.values[b][n : n + known.ahead] for b, n in asked]
+            past = [
+                known.values[b][: len(known.values[b]) - known.ahead * known.origins]
+                for b, _ in asked
+            ]
+            answers: dict[str, list[np.ndarray]] = {"last value": [], "seasonal naive": []}
+            for b, n in asked:
+                place = np.flatnonzero(seen[b][:n])
+                line = np.interp(np.arange(n), place, known.values[b][place])
+                answers["last value"].append(np.repeat(line[-1], known.ahead))
+                season = line[n - known.season + np.arange(known.ahead) % known.season]
+                answers["seasonal naive"].append(season)
+            more: dict[str, Row] = {}
+            if not rows.has(section="series", task=task, model="RFormerForecaster", seed=0):
+                start = time.process_time()
+                model = rf.RFormerForecaster(**OURS).fit(*given(first))
+                seconds = time.process_time() - start
+                at = [known.times[b][n : n + known.ahead] for b, n in asked]
+                values, times = given(asked)
+                forecast = model.predict(values, times, at=at)
+                answers["RFormerForecaster"] = [x[:, 0] for x in forecast]
+                ends = model.predict_interval(values, times, at=at)
+                inside = [
+                    (low[:, 0] <= x) & (x <= high[:, 0])
+                    for low, high, x in zip(*ends, true, strict=True)
+                ]
+                more["RFormerForecaster"] = {
+                    "coverage": float(np.concatenate(inside).mean()), "fit_seconds": seconds,
+                }  # fmt: skip
+            for name, each in answers.items():
+                key = {"section": "series", "task": task, "model": name, "seed": 0}
+                if not rows.has(**key):
+                    scaled = [
+                        mase(x, y, z, known.season)
+                        for x, y, z in zip(each, true, past, strict=True)
+                    ]
+                    rows.add(key | {"mase": float(np.mean(scaled))} | more.get(name, {}))
+
+
 PROCESS = {"horizon": 4.0, "interpolation": False, "steps": 3000}
 
 SECTIONS = {
@@ -469,6 +532,7 @@ SECTIONS = {
     "years": years,
     "interpolation": interpolation,
     "processes": processes,
+    "series": series,
 }
 
 
