@@ -8,6 +8,7 @@ import pytest
 import roughformer as rf
 from roughformer.errors import InputError
 from roughformer.inference.calibration import calibrate_scores
+from roughformer.serve.model import ServedModel
 from small import make
 
 TINY = {"windows": 2, "depth": 1, "d_model": 8, "n_heads": 2, "epochs": 2, "random_state": 0,
@@ -125,9 +126,7 @@ def test_intervals_for_new_groups_are_wider_where_groups_differ():
     rng = np.random.default_rng(0)
     group = np.repeat(np.arange(40), 5)
     target = rng.normal(size=200)
-    offset = rng.normal(size=40)[
-        group
-    ]  # what a group adds to its targets cannot be known of another
+    offset = rng.normal(size=40)[group]  # cannot be known of another group
     x = (target + 0.1 * rng.normal(size=200))[:, None] + np.zeros((200, 8))
     x[:, 0] = 10.0 * group  # which group it is can be seen
     width = []
@@ -137,6 +136,19 @@ def test_intervals_for_new_groups_are_wider_where_groups_differ():
         lower, upper = model.predict_interval(x)
         width.append(np.mean(upper - lower))
     assert width[1] > 1.2 * width[0]
+
+
+def test_too_few_groups_promise_no_interval_and_predict_all_the_same():
+    train, target = noisy(60, 0)
+    model = rf.RFormerRegressor(random_state=0, n_jobs=1)
+    model.fit(train, target, groups=np.repeat(np.arange(3), 20))
+    assert not model.predictor_.promises(0.9)
+    assert model.predictor_.promises(0.7)
+    served = ServedModel(model.predictor_)
+    assert served.about()["coverage"] is None
+    assert "interval" not in served.predict(train[:2])[0]
+    with pytest.raises(InputError, match="calibrated on 3"):
+        model.predict_interval(train)
 
 
 def test_without_calibration_or_with_too_little_it_says_so(regressor, classifier):

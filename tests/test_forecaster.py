@@ -95,6 +95,17 @@ def test_the_unit_of_a_series_of_its_own_size_does_not_matter(sales):
         np.testing.assert_allclose(other, 1e3 * one, rtol=1e-3)
 
 
+def test_a_series_of_its_own_size_that_is_zero_or_unknown_is_forecast_so(sales):
+    t = np.arange(36.0)
+    zero, unknown = np.zeros((36, 1)), np.full((36, 1), np.nan)
+    smallest = min(x.mean() for x in goods(40, 0)[0])
+    answers = np.asarray(sales.predict_interval([zero], [t], at=t[-1] + np.array([1.0, 5.0])))
+    assert np.abs(answers).max() < 20 * smallest
+    guess = sales.predict([unknown], [t], at=t[-1] + np.array([1.0]))
+    mean = np.mean([x[:48].mean() for x in goods(40, 0)[0]])
+    assert 0.2 * mean < np.asarray(guess).item() < 3 * mean
+
+
 def test_series_of_one_size_share_their_unit(small):
     assert small.predictor_.networks[0].config.relative == ()
     rng = np.random.default_rng(0)

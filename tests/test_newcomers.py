@@ -6,6 +6,7 @@ import pytest
 import roughformer as rf
 from roughformer.errors import InputError
 from roughformer.estimators.baselines import _verdict
+from roughformer.runs.data import Columns, read_data
 from roughformer.train import classification_scores
 
 ROWS = [(i, t, 80 + t, i % 2) for i in range(4) for t in range(3)]
@@ -143,3 +144,23 @@ def test_channels_of_a_long_table_that_a_model_does_not_know_write_no_cells():
     batch = rf.SeriesBatch.from_table(table, **roles, channels=("hr", "spo2"), absent=True)
     assert batch.values[:, 0].tolist() == [1, 3]
     assert np.isnan(batch.values[:, 1]).all()
+
+
+def test_a_space_after_each_comma_is_no_part_of_a_label(tmp_path):
+    padded, clean = tmp_path / "padded.csv", tmp_path / "clean.csv"
+    clean.write_text("id,time,x,y\n0,0,1,up\n0,1,NA,up\n1,0,3,down\n1,1,4,down\n")
+    padded.write_text(clean.read_text().replace(",", ", "))
+    one, other = (rf.read(path, target="y") for path in (clean, padded))
+    assert list(other.target) == list(one.target) == ["up", "down"]
+    np.testing.assert_array_equal(one.batch.values, other.batch.values)
+
+
+def test_row_numbers_of_one_series_are_no_channel(tmp_path):
+    path = tmp_path / "sales.csv"
+    lines = [f"{k},2024-01-{k + 1:02d},{k % 7}" for k in range(30)]
+    path.write_text("\n".join(["id,date,sales", *lines]))
+    with pytest.raises(InputError, match="or say --one-series"):
+        read_data(path, Columns(), one_series=None)
+    batch = read_data(path, Columns(), one_series=True).batch
+    assert batch.channels == ("sales",)
+    assert len(batch) == 1

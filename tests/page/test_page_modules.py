@@ -1,6 +1,7 @@
 """Modules of the page, called in the browser one by one."""
 
 import json
+import math
 
 import pytest
 
@@ -95,6 +96,15 @@ def test_every_kind_of_answer_is_read(call, prediction, found):
     target = 1 if isinstance(prediction["point"], list) else 0
     read = call("answers.js", "m.readNumber(p, k)", p=prediction, k=target)
     assert (read["point"], read["low"], read["high"]) == found
+
+
+def test_an_interval_without_ends_is_no_certainty(call):
+    read = call("answers.js", "m.readNumber(p, 0)", p={"point": 70, "interval": [None, None]})
+    assert read["point"] == 70
+    assert math.isnan(read["low"])
+    assert math.isnan(read["high"])
+    wide = "Number.isFinite(m.readNumber(p, 0).high - m.readNumber(p, 0).low)"
+    assert call("answers.js", wide, p={"point": 70, "interval": [None, None]}) is False
 
 
 def test_an_alarm_is_said_once_when_it_comes_and_once_when_it_goes(call):

@@ -20,6 +20,7 @@ from roughformer.estimators.parameters import (
     documented,
 )
 from roughformer.inference import (
+    NOT_CALIBRATED,
     ClassTargets,
     Predictor,
     check_all_known,
@@ -103,7 +104,7 @@ class TrainedClassifier(ClassifierMixin, TrainedEstimator):  # type: ignore[misc
         batch = self._series(X, times, lengths, layout, columns)
         shares = self._run("probabilities", batch, None, None)
         if (conformal := self.predictor_.conformal) is None:
-            raise InputError("prediction sets need calibrate(X, y) with held-out series first")
+            raise InputError(NOT_CALIBRATED.format("prediction sets"))
         bound = conformal[0].bound(coverage, n_observed(batch))[:, None]
         warn_of_sparser(bound[:, 0] == 1)
         best = shares == shares.max(axis=1, keepdims=True)

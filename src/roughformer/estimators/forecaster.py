@@ -344,7 +344,7 @@ class RFormerForecaster(SeriesEstimator):
             n_layers=self.n_layers,
             dropout=self.dropout,
         )
-        relative = _of_different_sizes(batch)
+        relative, smallest = _of_different_sizes(batch)
         relative[list(config.known)] = False
         config = config.model_copy(update={"relative": tuple(np.flatnonzero(relative).tolist())})
         if len(config.known) == batch.n_channels:
@@ -355,6 +355,7 @@ class RFormerForecaster(SeriesEstimator):
         scaling["centre"], scaling["spread"], scaling["varies"] = _scale(batch.values)
         mean = np.where(relative, scaling["centre"], 0)  # small series must not be rounded away
         scaling["centre"], scaling["mean"] = scaling["centre"] - mean, mean / scaling["spread"]
+        scaling["smallest"] = smallest / scaling["spread"]
         for name, extreme in (("lowest", np.fmin), ("highest", np.fmax)):
             scaling[name] = np.nan_to_num(extreme.reduce(batch.values, axis=0))
         scaling["static_centre"], scaling["static_spread"], _ = _scale(static)
@@ -623,8 +624,7 @@ class RFormerForecaster(SeriesEstimator):
         batch, covariates = self._series(X, times, lengths, static, layout, columns)
         with using_threads(self.n_jobs):
             result = self.predictor_.backtest(batch, covariates)
-        network = self.predictor_.networks[0]
-        centre = (network.centre + network.mean * network.spread).numpy()[result.channel]
+        centre = self.predictor_.networks[0].usual.numpy()[result.channel]
         error = np.bincount(result.channel, (result.true - result.value) ** 2, batch.n_channels)
         total = np.bincount(result.channel, (result.true - centre) ** 2, batch.n_channels)
         return float(np.mean(1 - error[total > 0] / total[total > 0])) if total.any() else 0.0
@@ -808,9 +808,9 @@ def _scale(values: Array) -> tuple[Array, Array, Array]:
     return centre, np.where(spread > 0, spread, np.maximum(np.abs(centre), 1.0)), varies
 
 
-def _of_different_sizes(batch: SeriesBatch) -> npt.NDArray[np.bool_]:
+def _of_different_sizes(batch: SeriesBatch) -> tuple[npt.NDArray[np.bool_], Array]:
     """For which channels ``(C,)`` a usual large series is so many times a usual small one, in its
-    level and in its deviation.
+    level and in its deviation; and the smallest deviation there is.
 
     Of most series there must be enough values to tell, and the deviation less than the level: a dry
     week does not tell how much rain may fall.
@@ -823,7 +823,7 @@ def _of_different_sizes(batch: SeriesBatch) -> npt.NDArray[np.bool_]:
             sizes.append([np.abs(np.nanmean(values, axis=0)), np.nanstd(values, axis=0)])
         counts.append((~np.isnan(values)).sum(axis=0))
     count, size = np.stack(counts), np.stack(sizes)
-    different = np.zeros(batch.n_channels, dtype=np.bool_)
+    different, smallest = np.zeros(batch.n_channels, dtype=np.bool_), np.zeros(batch.n_channels)
     for c in range(batch.n_channels):
         told = (count[:, c] >= _TO_TELL) & (size[:, :, c] > 0).all(axis=1)
         if told.sum() >= max(3, (count[:, c] > 0).sum() / 2):
@@ -831,7 +831,8 @@ def _of_different_sizes(batch: SeriesBatch) -> npt.NDArray[np.bool_]:
             low, high = np.quantile([log_level, log_deviation], [0.1, 0.9], axis=1)
             steady = np.median(log_deviation - log_level) < 0
             different[c] = steady and (high - low > np.log(_DIFFERENT)).all()
-    return different
+            smallest[c] = np.exp(log_deviation.min())
+    return different, smallest
 
 
 def _usual_gap(batch: SeriesBatch) -> float:

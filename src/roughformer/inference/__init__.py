@@ -12,6 +12,7 @@ from roughformer.inference.alarms import (
     time_to_detection,
 )
 from roughformer.inference.calibration import (
+    NOT_CALIBRATED,
     calibrate_scores,
     fit_deviation_factor,
     fit_temperature,

@@ -89,6 +89,10 @@ def fit_deviation_factor(
 
 Array = npt.NDArray[np.float64]
 
+NOT_CALIBRATED = (
+    "{} need calibrate(X, y) with held-out series first, or an ensemble that was fitted to at "
+    "least 20 series"
+)
 _GRID = 400  # steps of the table of levels
 _LEAST = 1e-4  # smallest level that is answered
 _ENOUGH = 200  # held-out values that a range of horizons needs

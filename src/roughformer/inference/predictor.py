@@ -19,9 +19,11 @@ from torch import Tensor, nn
 
 from roughformer.errors import CheckpointError, InputError
 from roughformer.inference.calibration import (
+    NOT_CALIBRATED,
     LevelCalibration,
     calibrate_out_of_fold,
     calibrate_scores,
+    least_for,
 )
 from roughformer.inference.targets import ClassTargets, NumberTargets
 from roughformer.model import (
@@ -398,6 +400,21 @@ class Predictor:
         plain = self.metadata.get("conformal")
         return None if plain is None else [LevelCalibration.from_plain(part) for part in plain]
 
+    def promises(self, coverage: float) -> bool:
+        """Tell whether enough series calibrated the model for intervals or sets that hold so often.
+
+        Parameters
+        ----------
+        coverage : float
+            Share of new series.
+
+        Returns
+        -------
+        bool
+        """
+        parts = self.conformal or []
+        return bool(parts) and min(part.n_groups for part in parts) >= least_for(coverage)
+
     def calibrate(self, batch: SeriesBatch, true: npt.NDArray[Any]) -> None:
         """Learn from held-out series how wide intervals, or how large sets of classes, must be.
 
@@ -471,7 +488,7 @@ class Predictor:
             Their ends.
         """
         if self.conformal is None:
-            raise InputError("intervals need calibrate(X, y) with held-out series first")
+            raise InputError(NOT_CALIBRATED.format("intervals"))
         bound = np.stack([part.bound(coverage, observed) for part in self.conformal], axis=1)
         with np.errstate(divide="ignore"):
             reach = self._spread(predicted) * bound / (1 - bound)

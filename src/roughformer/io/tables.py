@@ -211,6 +211,7 @@ def read_csv(
     -------
     pyarrow.Table
     """
+    import pyarrow.compute as pc
     import pyarrow.csv as pv
 
     opened, options = _csv(source, separator)
@@ -224,10 +225,12 @@ def read_csv(
         options["convert_options"].column_types = {series_id: pa.string()}
         with opened() as stream:
             table = pv.read_csv(stream, **options)
-    for field in table.schema:
+    for k, field in enumerate(table.schema):
         if pa.types.is_binary(field.type):
             name = "the file" if isinstance(source, bytes) else source
             raise InputError(f"column {field.name!r} of {name} is not UTF-8; save it as UTF-8")
+        if "read_options" in options and pa.types.is_string(field.type):
+            table = table.set_column(k, field.name, pc.utf8_trim_whitespace(table.column(k)))
     return table
 
 
@@ -253,7 +256,7 @@ def _csv(
     options: dict[str, Any] = {
         "parse_options": pv.ParseOptions(delimiter=separator),
         "convert_options": pv.ConvertOptions(
-            null_values=_NOTHING,
+            null_values=[*_NOTHING, *(f" {text}" for text in _NOTHING)],
             decimal_point="," if comma else ".",
         ),
     }

@@ -237,6 +237,7 @@ class Forecaster(nn.Module):
     centre: Tensor
     spread: Tensor
     mean: Tensor
+    smallest: Tensor
     varies: Tensor
     lowest: Tensor
     highest: Tensor
@@ -251,7 +252,7 @@ class Forecaster(nn.Module):
         sizes: dict[str, int | tuple[int, int]]
         sizes = {"scales": c.n_scales, "periods": c.n_periods, "horizon": 1}
         sizes["seasonal"] = (c.n_channels, c.n_periods)  # 1: the channel has a season of the period
-        of_channels = ("centre", "spread", "mean", "varies", "lowest", "highest")
+        of_channels = ("centre", "spread", "mean", "smallest", "varies", "lowest", "highest")
         sizes |= dict.fromkeys(of_channels, c.n_channels)
         sizes |= dict.fromkeys(("static_centre", "static_spread"), c.n_static)
         for name, size in sizes.items():
@@ -336,7 +337,8 @@ class Forecaster(nn.Module):
     def own_units(self, moments: Moments) -> tuple[Tensor, Tensor]:
         """Level and size of each series ``(R, C)``: 0 and 1, but in ``relative`` channels.
 
-        There it is the mean of what is known, and its deviation with a share of the mean.
+        There it is the mean of what is known, and its deviation with a share of the mean, not less
+        than of any training series; where nothing is known, the mean of all series.
         """
         values = moments.values
         level = torch.zeros_like(values[:, 0])
@@ -347,8 +349,15 @@ class Forecaster(nn.Module):
         mean = x.sum(dim=1) / count
         off = torch.where(seen, x - mean.unsqueeze(1), 0.0)
         size = (off.square().sum(dim=1) / count).sqrt() + _OF_LEVEL * mean.abs()
-        own = self._is_relative.to(size.device) & (size > 0)
-        return torch.where(own, mean, level), torch.where(own, size, 1.0)
+        size = torch.maximum(size, self.smallest.to(size))
+        any_seen, relative = seen.any(dim=1), self._is_relative.to(size.device)
+        level = torch.where(relative, torch.where(any_seen, mean, self.mean.to(mean)), level)
+        return level, torch.where(relative & any_seen, size, 1.0)
+
+    @property
+    def usual(self) -> Tensor:
+        """Mean of each channel ``(C,)``, in units of the data."""
+        return self.centre + self.mean * self.spread
 
     @property
     def _is_relative(self) -> Tensor:

@@ -421,7 +421,9 @@ def _read_file(
             raise InputError(
                 f"column {columns.series_id!r} of {path} is different in each row, so each row "
                 "would be a series of its own: name the column with the ids of the series with "
-                f"--series-id (or this one, if you mean it). Its columns are {listed(present)}"
+                "--series-id (or this one, if you mean it)"
+                + (", or say --one-series" if one_series is None else "")
+                + f". Its columns are {listed(present)}"
             )
         return batch, replace(columns, channels=batch.channels)
     if _is_batch(path):

@@ -379,7 +379,8 @@ def is_kept_index(name: str, series_id: str | None, read: Read) -> bool:
     Either the name says so, or it is a usual one and the rows of each series are numbered
     consecutively, with no number twice in the table. ``read`` gives those columns that there are.
     """
-    if name not in _MAYBE_INDEX:
+    number = series_id is None and _bare(name) in _USUAL["series_id"]  # of the rows of one series
+    if name not in _MAYBE_INDEX and not number:
         return _KEPT_INDEX.fullmatch(name) is not None
     data = read([name] if series_id is None else [name, series_id])
     numbers = data.column(0)

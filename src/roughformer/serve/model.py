@@ -75,7 +75,7 @@ class ServedModel:
     def about(self) -> dict[str, Any]:
         """What ``GET /v1/model`` tells about the model itself."""
         outputs, windows = self.predictor.outputs, None
-        conformal = self.predictor.conformal is not None
+        conformal = self.predictor.promises(COVERAGE)
         if isinstance(self.predictor.encoder, Tokenizer):
             rule = self.predictor.encoder.config.rule
             amount = rule.amount if rule.rule != "explicit" else None
@@ -221,7 +221,7 @@ class ServedForecaster:
             "targets": self.targets,
             "uncertainty": "quantile",  # of streams: the ends of intervals
             "quantiles": list(_STREAM_QUANTILES),
-            "centre": network.centre.tolist(),  # of the values of each channel
+            "centre": network.usual.tolist(),  # of the values of each channel
             "spread": network.spread.tolist(),
             "static": list(self.static_names),
             "horizon": self.predictor.horizon,

@@ -60,7 +60,7 @@ def answers_of(predictor: Predictor, output: Tensor, observed: Floats | None = N
     numbers = {name: x.numpy() for name, x in predictor.answers(output).items()}
     if isinstance(targets, ClassTargets):
         return Answers(classes=targets.labels, probabilities=numbers["probabilities"])
-    if observed is not None and predictor.conformal is not None:
+    if observed is not None and predictor.promises(COVERAGE):
         numbers["interval"] = predictor.intervals(numbers, observed, COVERAGE)
     return Answers(**numbers, flat=targets.flat)
 

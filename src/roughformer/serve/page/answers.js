@@ -22,7 +22,8 @@ export function readNumber(prediction, target) {
   const interval = prediction.interval;
   if (interval) {
     const [low, high] = Array.isArray(interval[0]) ? interval[target] : interval;
-    return { point, deviation: null, low, high };
+    // null: of series with far fewer values than the calibration had nothing is known.
+    return { point, deviation: null, low: low ?? NaN, high: high ?? NaN };
   }
   if (prediction.deviation !== undefined && prediction.deviation !== null) {
     const deviation = of(prediction.deviation);
@@ -128,16 +129,17 @@ export class AnswerChart {
 
   numbers(pen, x, y, visible) {
     const theme = colours();
+    const bounded = visible.filter(({ number: n }) => Number.isFinite(n.high - n.low));
     for (const [factor, alpha] of [
       [2, 0.13],
       [1, 0.22],
     ]) {
       pen.fillStyle = theme.band;
       pen.beginPath();
-      for (const { time, number: n } of visible) {
+      for (const { time, number: n } of bounded) {
         pen.lineTo(x(time), y(n.point + factor * (n.high - n.point)));
       }
-      for (const { time, number: n } of [...visible].reverse()) {
+      for (const { time, number: n } of [...bounded].reverse()) {
         pen.lineTo(x(time), y(n.point + factor * (n.low - n.point)));
       }
       if (factor === 1 || visible.some((answer) => answer.number.deviation !== null)) {
